@@ -1,0 +1,25 @@
+"""The durable runtime of gnl-semantic."""
+
+from gnl_core.canonical import args_hash, canonical_json
+from gnl_core.errors import (
+    ConfigError,
+    GnlError,
+    IdentityDeclarationError,
+    MissingExtraError,
+    NotCanonicalError,
+)
+from gnl_core.identity import Identity, SemanticIdentity, Unusable, normalize_identity_value
+
+__all__ = [
+    "ConfigError",
+    "GnlError",
+    "Identity",
+    "IdentityDeclarationError",
+    "MissingExtraError",
+    "NotCanonicalError",
+    "SemanticIdentity",
+    "Unusable",
+    "args_hash",
+    "canonical_json",
+    "normalize_identity_value",
+]

@@ -1,0 +1,1 @@
+"""Embedders: texts to unit vectors, on this machine."""

@@ -1,0 +1,1 @@
+"""Judges: one question, three words, a certificate."""

@@ -1,0 +1,281 @@
+"""The certificate a judge must hold, the bars it must clear, and every reason to refuse one.
+
+The bars stand here once: the exam scores against them and the runtime enforces them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic.alias_generators import to_camel
+
+from gnl_core.canonical import digest
+from gnl_semantic.errors import (
+    CertificateExpiredError,
+    CertificateFalseAlarmError,
+    CertificateMissingError,
+    CertificateModelError,
+    CertificatePromptError,
+    CertificateRecallError,
+    CertificateUnreadableError,
+    CertificateVersionError,
+)
+
+CERTIFICATE_VERSION = 1
+MIN_PARAPHRASE_RECALL = 0.70
+"""Least share of dup-paraphrase pairs that a judge must call SAME."""
+MAX_NEAR_MISS_FALSE_ALARMS = 0.05
+"""Largest share of near-miss pairs that a judge may call SAME."""
+MIN_ANSWERED = 5
+"""Fewest answered pairs for either bar: the smallest n at which 0.70 allows an imperfect pass (4 of 5)."""
+WARN_AFTER = timedelta(days=180)
+"""Age from which a certificate without an expiry draws a warning."""
+
+_Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+_Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    """Common shape of everything inside a certificate: camelCase on disk, nothing unknown, nothing coerced."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True, allow_inf_nan=True
+    )
+
+
+class CertifiedRate(_Part):
+    """A rate as certified: k of n, its two-sided 95 % Wilson interval, its one-sided 95 % Clopper-Pearson bound."""
+
+    k: _Count
+    n: _Count
+    low: _Share
+    high: _Share
+    bound: _Share
+
+
+class CertifiedCounts(_Part):
+    """Answers to the pairs of one label, by kind."""
+
+    same: _Count = 0
+    different: _Count = 0
+    unsure: _Count = 0
+    unparsed: _Count = 0
+    error: _Count = 0
+    timeout: _Count = 0
+
+
+class CertifiedFlips(_Part):
+    """Pairs asked more than once, and how many changed their answer."""
+
+    pairs: _Count
+    flips: _Count
+
+
+class CertifiedLatency(_Part):
+    """Milliseconds of one call; `limit_ms` is the time limit the exam gave it."""
+
+    p50_ms: float | None
+    p95_ms: float | None
+    max_ms: float | None
+    limit_ms: float
+
+
+class CertifiedBaseline(_Part):
+    """What a judge without a model scores on the same pairs."""
+
+    name: str
+    paraphrase_recall: _Share
+    near_miss_fp: _Share
+
+
+class Certificate(_Part):
+    """What a judge proved, about which prompt, on which pairs.
+
+    The first seven fields are the seed's. `sha256` covers all the others, so that an edited number is refused.
+    Rates are not re-derived here: `gnl-semantic-qualify verify` recomputes them from the transcript.
+    """
+
+    v: Literal[1]
+    fixture_set_id: _Hex16
+    judge_model_id: Annotated[str, StringConstraints(min_length=1)]
+    judge_prompt_version: str
+    paraphrase_recall: float
+    near_miss_fp: float
+    passed_at: str
+    status: Literal["provisional", "certified"]
+    expires_at: str | None
+    prompt_sha256: _Hex64
+    parser_version: str
+    ruleset_version: str
+    library_version: str
+    transcript_sha256: _Hex64
+    seed: int
+    judge_spec: str
+    judge_engine: str
+    judge_parameters: dict[str, object]
+    fixture_set_name: str
+    fixture_set_private: bool
+    fixture_set_sampled_from: _Hex16 | None
+    pairs_by_label: dict[str, int]
+    pairs_by_language: dict[str, int]
+    counts_by_label: dict[str, CertifiedCounts]
+    recall: CertifiedRate
+    false_alarms: CertifiedRate
+    worst_domain: str | None
+    repeat: CertifiedFlips | None
+    order: CertifiedFlips | None
+    latency: CertifiedLatency
+    tokens_in: int | None
+    tokens_out: int | None
+    baselines: list[CertifiedBaseline]
+    sha256: _Hex64
+
+    def content_sha256(self) -> str:
+        """Return the hash over all fields but `sha256` itself."""
+        return content_sha256(self.model_dump(by_alias=True))
+
+    def to_json(self) -> str:
+        """Return the certificate as it stands on disk, with a final newline."""
+        return json.dumps(self.model_dump(by_alias=True), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def content_sha256(fields: Mapping[str, object]) -> str:
+    """Return the SHA-256 over the canonical JSON of a certificate's fields, `sha256` left out."""
+    return digest({name: value for name, value in fields.items() if name != "sha256"})
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Read a certificate from disk, without asking yet whether it holds for a judge.
+
+    Raises:
+        CertificateMissingError: There is no such file.
+        CertificateVersionError: It has another format version.
+        CertificateUnreadableError: It is no certificate, or a field was edited.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CertificateMissingError(
+            f"{path}: there is no certificate; sit the exam with gnl-semantic-qualify --judge ... --out {path}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CertificateUnreadableError(f"{path}: cannot be read: {error}") from None
+    try:
+        raw = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CertificateUnreadableError(f"{path}: is no JSON: {error}") from None
+    return parse_certificate(raw, str(path))
+
+
+def parse_certificate(raw: object, name: str = "certificate") -> Certificate:
+    """Turn a certificate's JSON value into a `Certificate`; `name` stands in every message.
+
+    Raises:
+        CertificateVersionError: `v` is not 1.
+        CertificateUnreadableError: A field is missing, unknown or of another type, or the content hash differs.
+    """
+    if not isinstance(raw, Mapping):
+        raise CertificateUnreadableError(f"{name}: is {type(raw).__name__}, must be a JSON object")
+    version = raw.get("v")
+    if version != CERTIFICATE_VERSION or isinstance(version, bool):
+        raise CertificateVersionError(
+            f"{name}: field 'v' is {version!r}, this release reads {CERTIFICATE_VERSION}: sit the exam again"
+        )
+    try:
+        certificate = Certificate.model_validate(raw)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in fault["loc"])
+        raise CertificateUnreadableError(f"{name}: field '{field}': {fault['msg']}: sit the exam again") from None
+    if certificate.sha256 != content_sha256(raw):
+        raise CertificateUnreadableError(
+            f"{name}: field 'sha256' does not fit the content: the file was edited after it was issued; "
+            "restore it or sit the exam again"
+        )
+    return certificate
+
+
+def check_certificate(
+    certificate: Certificate | None,
+    *,
+    judge_model_id: str,
+    prompt_version: str,
+    prompt_sha256: str,
+    now: datetime | None = None,
+) -> tuple[str, ...]:
+    """Refuse a certificate that does not hold for this judge and this prompt; return warnings for one that does.
+
+    Args:
+        certificate: What the caller configured; None means that nothing was.
+        judge_model_id: Id of the judge model about to be used.
+        prompt_version: Version of the prompt about to be rendered.
+        prompt_sha256: Its hash: the words count, not only their number.
+        now: Aware time of the check; default the present.
+
+    Raises:
+        CertificateError: The leaf says which requirement failed; the message names the way out.
+    """
+    if certificate is None:
+        raise CertificateMissingError(
+            f"judge '{judge_model_id}' has no certificate: sit the exam with gnl-semantic-qualify, then pass the file"
+        )
+    if certificate.judge_model_id != judge_model_id:
+        raise CertificateModelError(
+            f"the certificate was issued for judge model '{certificate.judge_model_id}', "
+            f"not for '{judge_model_id}': sit the exam with the model you use"
+        )
+    if (certificate.judge_prompt_version, certificate.prompt_sha256) != (prompt_version, prompt_sha256):
+        raise CertificatePromptError(
+            f"the certificate holds for prompt version '{certificate.judge_prompt_version}' "
+            f"({certificate.prompt_sha256[:12]}), this release renders '{prompt_version}' ({prompt_sha256[:12]}): "
+            "sit the exam again"
+        )
+    # A NaN compares false with everything: the comparisons are written so that it fails.
+    if not certificate.paraphrase_recall >= MIN_PARAPHRASE_RECALL:
+        raise CertificateRecallError(
+            f"certified paraphrase recall is {certificate.paraphrase_recall}, "
+            f"the bar is at least {MIN_PARAPHRASE_RECALL}: use a better judge"
+        )
+    if not certificate.near_miss_fp <= MAX_NEAR_MISS_FALSE_ALARMS:
+        raise CertificateFalseAlarmError(
+            f"certified near-miss false alarms are {certificate.near_miss_fp}, "
+            f"the bar is at most {MAX_NEAR_MISS_FALSE_ALARMS}: use a better judge"
+        )
+    return _check_age(certificate, now or datetime.now(UTC))
+
+
+def _check_age(certificate: Certificate, now: datetime) -> tuple[str, ...]:
+    passed = _time("passedAt", certificate.passed_at)
+    if certificate.expires_at is not None:
+        expires = _time("expiresAt", certificate.expires_at)
+        if now > expires:
+            raise CertificateExpiredError(
+                f"the certificate expired at {certificate.expires_at}: sit the exam again",
+                expired=certificate.expires_at,
+            )
+    if now - passed > WARN_AFTER:
+        days = (now - passed).days
+        return (f"the certificate of judge '{certificate.judge_model_id}' is {days} days old: sit the exam again",)
+    return ()
+
+
+def _time(field: str, text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise CertificateUnreadableError(f"field '{field}': {text!r} is no ISO 8601 time with a zone")
+    return time
+
+
+def one_sided_bars(recall_bound: float, false_alarm_bound: float) -> bool:
+    """Say whether the one-sided 95 % bounds clear the bars too, which is what 'certified' means."""
+    return recall_bound >= MIN_PARAPHRASE_RECALL and false_alarm_bound <= MAX_NEAR_MISS_FALSE_ALARMS

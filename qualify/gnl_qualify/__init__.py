@@ -1,0 +1,1 @@
+"""The exam room: blind exam, scoring, certificates."""

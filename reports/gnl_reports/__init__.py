@@ -1,0 +1,1 @@
+"""Reports that a person reads: one self-contained HTML file each."""
