@@ -2,6 +2,7 @@
 
 GnlError
 ├── EmbedderError                     an embedder could not turn texts into vectors
+│   ├── EmbedderInputError            a text that no embedder can take
 │   └── StampMismatchError            vectors of two models were about to be compared
 ├── JudgeError                        one call of a judge failed; the call costs no question
 │   ├── JudgeTimeoutError             no answer within the limit
@@ -38,6 +39,14 @@ class EmbedderError(GnlError):
     code = "embedder_failed"
     http_status = 502
     resumable = True
+
+
+class EmbedderInputError(EmbedderError):
+    """A text that no embedder can take: not a string, or with half a surrogate pair."""
+
+    code = "embedder_input_invalid"
+    http_status = 422
+    resumable = False
 
 
 class StampMismatchError(EmbedderError):
