@@ -194,7 +194,7 @@ def _cause(value: object) -> UnusableCause | None:
             return "callable"
         case Mapping():
             return "object"
-        case _ if hasattr(value, "__dataclass_fields__") or hasattr(value, "model_fields"):
+        case _ if hasattr(type(value), "__dataclass_fields__") or hasattr(type(value), "model_fields"):
             return "object"
         case _:
             return "unsupported"
