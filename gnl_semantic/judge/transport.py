@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from gnl_semantic.errors import JudgeTimeoutError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +63,16 @@ class Judge(Protocol):
     async def aclose(self) -> None:
         """Release what the transport holds. May be called twice."""
         ...
+
+
+async def within(seconds: float, answer: Awaitable[_T], *, judge: str) -> _T:
+    """Await `answer` for at most `seconds`; `judge` names the model in the message.
+
+    Raises:
+        JudgeTimeoutError: The limit passed, or the judge gave up waiting by itself.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise JudgeTimeoutError(f"judge '{judge}': no answer within {seconds:g} s") from None

@@ -1,0 +1,198 @@
+"""A judge that repeats what another one said: the answers in the transcript of an exam, JSON Lines.
+
+=============  ========================================================================================
+row            fields
+=============  ========================================================================================
+``header``     ``judge_model_id``, ``prompt_sha256`` (of the prompt's words); both optional
+``answer``     ``prompt_sha256`` (of the rendered user text), ``repeat``, ``text``, ``error``, ``message``,
+               ``tokens_in``, ``tokens_out``; `answer_row` writes them
+others         are passed over
+=============  ========================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gnl_semantic.errors import JudgeAnswerMissingError, JudgeConfigError, JudgeError, JudgeRateLimitedError
+from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
+from gnl_semantic.judge.transport import JudgeInfo, Reply
+
+
+def answer_row(user: str, outcome: Reply | JudgeError, *, repeat: int = 0) -> dict[str, object]:
+    """Return the fields of one call as a transcript keeps them; the writer may add its own.
+
+    Args:
+        user: The rendered user text.
+        outcome: The answer, or the error of the call: its code is kept, and its message.
+        repeat: How often the prompt had been asked by then.
+    """
+    row: dict[str, object] = {"kind": "answer", "prompt_sha256": user_sha256(user), "repeat": repeat}
+    if isinstance(outcome, JudgeError):
+        return row | {"text": None, "error": outcome.code, "message": str(outcome)}
+    return row | {"text": outcome.text, "tokens_in": outcome.tokens_in, "tokens_out": outcome.tokens_out}
+
+
+def user_sha256(user: str) -> str:
+    """Return the SHA-256 of a rendered user text, 64 hex digits."""
+    return hashlib.sha256(user.encode()).hexdigest()
+
+
+class RecordedJudge:
+    """Gives the k-th recorded answer to the k-th ask of a prompt, and the last one from then on."""
+
+    def __init__(self, answers: Mapping[str, list[Reply | JudgeError]], info: JudgeInfo) -> None:
+        self._answers = answers
+        self._info = info
+        self._asked: Counter[str] = Counter()
+
+    @classmethod
+    def load(cls, file: str, *, model: str | None = None) -> RecordedJudge:
+        """Read a transcript.
+
+        Args:
+            file: Its path.
+            model: Id of the model that answered, where the header does not say.
+
+        Raises:
+            JudgeConfigError: The file cannot be read, a line is faulty, no answer is in it, its answers belong to
+                other prompt words, or nobody says which model gave them.
+        """
+        try:
+            data = Path(file).read_bytes()
+        except OSError as error:
+            raise JudgeConfigError(f"{file}: cannot be read: {error.strerror}: name a transcript") from None
+        transcript = _read(data, file)
+        recorded = transcript.header.judge_model_id
+        if model is not None and recorded not in (None, model):
+            raise JudgeConfigError(f"{file}: the answers are those of '{recorded}', not of '{model}'")
+        model_id = model or recorded
+        if not model_id:
+            raise JudgeConfigError(f"{file}: has no judge_model_id in its header: name the model (--model)")
+        prompt = transcript.header.prompt_sha256
+        current = PROMPTS[PROMPT_VERSION].sha256
+        if prompt not in (None, current):
+            raise JudgeConfigError(
+                f"{file}: the answers belong to a prompt with other words ({prompt[:12]}, here {current[:12]}): "
+                "ask the judge again"
+            )
+        info = JudgeInfo(
+            model_id=model_id,
+            spec=f"recorded:{file}",
+            engine="recorded",
+            parameters={"file_sha256": hashlib.sha256(data).hexdigest()},
+        )
+        return cls(transcript.answers, info)
+
+    @property
+    def info(self) -> JudgeInfo:
+        """Who the judge is."""
+        return self._info
+
+    async def complete(self, system: str, user: str) -> Reply:  # noqa: ARG002
+        """Return the recorded answer.
+
+        Raises:
+            JudgeAnswerMissingError: The transcript does not know this prompt.
+            JudgeError: What was recorded is a failed call; the same leaf is raised.
+        """
+        key = user_sha256(user)
+        answers = self._answers.get(key)
+        if not answers:
+            raise JudgeAnswerMissingError(f"{self._info.spec}: has no answer to the prompt {key[:12]}")
+        outcome = answers[min(self._asked[key], len(answers) - 1)]
+        self._asked[key] += 1
+        if isinstance(outcome, JudgeError):
+            raise _again(outcome)
+        return outcome
+
+    async def aclose(self) -> None:
+        """Do nothing: no file is held open."""
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _Header(_Row):
+    judge_model_id: str | None = None
+    prompt_sha256: str | None = None
+
+
+class _Answer(_Row):
+    prompt_sha256: str
+    repeat: int = 0
+    text: str | None = None
+    error: str | None = None
+    message: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Transcript:
+    header: _Header
+    answers: Mapping[str, list[Reply | JudgeError]]
+
+
+def _read(data: bytes, file: str) -> _Transcript:
+    header = _Header()
+    rows: list[tuple[_Answer, Reply | JudgeError]] = []
+    *whole, rest = data.split(b"\n")
+    for number, line in enumerate([*whole, rest], start=1):
+        if not line.strip():
+            continue
+        where = f"{file}: line {number}"
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number > len(whole):
+                break  # no line break behind it: a kill cut the last line short
+            raise JudgeConfigError(f"{where}: is no JSON: {error}") from None
+        if not isinstance(raw, dict):
+            raise JudgeConfigError(f"{where}: is {type(raw).__name__}, must be an object")
+        try:
+            if raw.get("kind") == "header":
+                header = _Header.model_validate(raw)
+            elif raw.get("kind") == "answer":
+                answer = _Answer.model_validate(raw)
+                rows.append((answer, _outcome(answer, where)))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            raise JudgeConfigError(f"{where}: field '{fault['loc'][0]}': {fault['msg']}") from None
+    if not rows:
+        raise JudgeConfigError(f"{file}: holds no answer rows: name the transcript of an exam")
+    answers: defaultdict[str, list[Reply | JudgeError]] = defaultdict(list)
+    for answer, outcome in sorted(rows, key=lambda row: row[0].repeat):
+        answers[answer.prompt_sha256].append(outcome)
+    return _Transcript(header, dict(answers))
+
+
+def _outcome(answer: _Answer, where: str) -> Reply | JudgeError:
+    if answer.error is None:
+        if answer.text is None:
+            raise JudgeConfigError(f"{where}: has neither 'text' nor 'error'")
+        return Reply(answer.text, answer.tokens_in, answer.tokens_out)
+    leaf = _leaves().get(answer.error)
+    if leaf is None:
+        raise JudgeConfigError(f"{where}: field 'error': '{answer.error}' is no code of a judge's error")
+    return leaf(answer.message or f"{where}: the recorded call failed")
+
+
+def _leaves() -> dict[str, type[JudgeError]]:
+    leaves: list[type[JudgeError]] = [JudgeError, *JudgeError.__subclasses__()]
+    return {leaf.code: leaf for leaf in leaves}
+
+
+def _again(error: JudgeError) -> JudgeError:
+    """Copy a recorded error, which a second raise would otherwise burden with the first one's traceback."""
+    if isinstance(error, JudgeRateLimitedError):
+        return JudgeRateLimitedError(str(error), retry_after=0.0)  # the recorded limit is long over
+    return type(error)(str(error))
