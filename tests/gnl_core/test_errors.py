@@ -1,0 +1,79 @@
+"""Error codes are API: this table changes only by addition."""
+
+import importlib
+
+import pytest
+
+from gnl_core import ConfigError, GnlError, MissingExtraError
+
+MODULES = ["gnl_core.errors", "gnl_semantic.errors", "gnl_fixtures.loader"]
+CODES = {
+    "certificate_expired": 400,
+    "certificate_false_alarms": 400,
+    "certificate_invalid": 400,
+    "certificate_missing": 400,
+    "certificate_model": 400,
+    "certificate_prompt": 400,
+    "certificate_recall": 400,
+    "certificate_unreadable": 400,
+    "certificate_version": 400,
+    "config_invalid": 400,
+    "embedder_failed": 502,
+    "embedder_stamp_mismatch": 409,
+    "fixture_invalid": 400,
+    "gnl_error": 500,
+    "identity_declaration_invalid": 400,
+    "judge_answer_missing": 502,
+    "judge_config_invalid": 400,
+    "judge_failed": 502,
+    "judge_rate_limited": 429,
+    "judge_refused": 502,
+    "judge_server_error": 502,
+    "judge_timeout": 504,
+    "judge_unreachable": 502,
+    "missing_extra": 400,
+    "model_cache_failed": 507,
+    "model_invalid": 400,
+    "model_not_found": 404,
+    "not_canonical": 422,
+    "rules_invalid": 400,
+}
+
+
+def tree(base):
+    yield base
+    for leaf in base.__subclasses__():
+        yield from tree(leaf)
+
+
+@pytest.fixture(scope="module")
+def errors():
+    for module in MODULES:
+        importlib.import_module(module)
+    return [error for error in tree(GnlError) if error.__module__.startswith("gnl_")]
+
+
+def test_every_code_is_pinned_with_its_status(errors):
+    found = {error.code: error.http_status for error in errors if error.__module__ in MODULES}
+    assert {code: found.get(code) for code in CODES} == CODES
+
+
+def test_no_two_errors_share_a_code(errors):
+    codes = [error.code for error in set(errors)]
+    assert len(codes) == len(set(codes))
+
+
+def test_a_configuration_error_is_never_worth_a_retry(errors):
+    assert not [error for error in errors if issubclass(error, ConfigError) and error.resumable]
+
+
+def test_details_are_for_programs():
+    error = ConfigError("no such file: x", file="x")
+    assert error.detail == {"file": "x"}
+    assert str(error) == "no such file: x"
+
+
+def test_a_missing_extra_names_the_one_command():
+    error = MissingExtraError("The built-in embedder", "semantic")
+    assert "pip install 'gnl-semantic[semantic]'" in str(error)
+    assert isinstance(error, ImportError)
