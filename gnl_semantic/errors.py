@@ -20,6 +20,7 @@ GnlError
     └── CertificateError              a judge certificate that does not hold here
         ├── CertificateMissingError       none was given
         ├── CertificateUnreadableError    no certificate, or a number was edited
+        ├── CertificateUnwritableError    cannot be put on disk
         ├── CertificateVersionError       written in a format this release does not read
         ├── CertificateModelError         issued for another judge model
         ├── CertificatePromptError        issued for another prompt
@@ -157,6 +158,13 @@ class CertificateUnreadableError(CertificateError):
     """The file is no certificate, or was edited after it was issued."""
 
     code = "certificate_unreadable"
+
+
+class CertificateUnwritableError(CertificateError):
+    """The certificate cannot be put on disk."""
+
+    code = "certificate_unwritable"
+    http_status = 507
 
 
 class CertificateVersionError(CertificateError):

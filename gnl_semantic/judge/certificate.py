@@ -6,15 +6,20 @@ The bars stand here once: the exam scores against them and the runtime enforces 
 from __future__ import annotations
 
 import json
+import math
+import os
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
 from gnl_core.canonical import digest
+from gnl_core.errors import NotCanonicalError
 from gnl_semantic.errors import (
     CertificateExpiredError,
     CertificateFalseAlarmError,
@@ -23,6 +28,7 @@ from gnl_semantic.errors import (
     CertificatePromptError,
     CertificateRecallError,
     CertificateUnreadableError,
+    CertificateUnwritableError,
     CertificateVersionError,
 )
 
@@ -36,10 +42,19 @@ MIN_ANSWERED = 5
 WARN_AFTER = timedelta(days=180)
 """Age from which a certificate without an expiry draws a warning."""
 
+
+def _zoned(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("the time has no zone")
+    return text
+
+
 _Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 _Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Time = Annotated[str, AfterValidator(_zoned)]
+"""ISO 8601 with a zone."""
 
 
 class _Part(BaseModel):
@@ -70,6 +85,16 @@ class CertifiedCounts(_Part):
     error: _Count = 0
     timeout: _Count = 0
 
+    @property
+    def answered(self) -> int:
+        """Pairs that got one of the three words."""
+        return self.same + self.different + self.unsure
+
+    @property
+    def put(self) -> int:
+        """Pairs that were asked."""
+        return self.answered + self.unparsed + self.error + self.timeout
+
 
 class CertifiedFlips(_Part):
     """Pairs asked more than once, and how many changed their answer."""
@@ -98,8 +123,9 @@ class CertifiedBaseline(_Part):
 class Certificate(_Part):
     """What a judge proved, about which prompt, on which pairs.
 
-    The first seven fields are the seed's. `sha256` covers all the others, so that an edited number is refused.
-    Rates are not re-derived here: `gnl-semantic-qualify verify` recomputes them from the transcript.
+    The first seven fields are the seed's. `sha256` covers all the others, so that a slip of the hand is noticed; it is
+    no signature. `check_certificate` holds the rates against the counts, `gnl-semantic-qualify verify` holds the
+    counts against the transcript.
     """
 
     v: Literal[1]
@@ -108,9 +134,9 @@ class Certificate(_Part):
     judge_prompt_version: str
     paraphrase_recall: float
     near_miss_fp: float
-    passed_at: str
+    passed_at: _Time
     status: Literal["provisional", "certified"]
-    expires_at: str | None
+    expires_at: _Time | None
     prompt_sha256: _Hex64
     parser_version: str
     ruleset_version: str
@@ -137,18 +163,46 @@ class Certificate(_Part):
     baselines: list[CertifiedBaseline]
     sha256: _Hex64
 
+    @classmethod
+    def issue(cls, **fields: object) -> Certificate:
+        """Return a certificate of these fields, by their Python names, with its `sha256` filled in.
+
+        Raises:
+            ValueError: A field is missing, unknown or of another type (pydantic's error, a programming fault).
+        """
+        blank = cls.model_validate({**fields, "sha256": "0" * 64})
+        return blank.model_copy(update={"sha256": blank.content_sha256()})
+
     def content_sha256(self) -> str:
-        """Return the hash over all fields but `sha256` itself."""
-        return content_sha256(self.model_dump(by_alias=True))
+        """Return the SHA-256 over the canonical JSON of all fields but `sha256` itself."""
+        return digest(self.model_dump(by_alias=True, exclude={"sha256"}))
 
     def to_json(self) -> str:
         """Return the certificate as it stands on disk, with a final newline."""
         return json.dumps(self.model_dump(by_alias=True), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def content_sha256(fields: Mapping[str, object]) -> str:
-    """Return the SHA-256 over the canonical JSON of a certificate's fields, `sha256` left out."""
-    return digest({name: value for name, value in fields.items() if name != "sha256"})
+def write_certificate(path: Path, certificate: Certificate) -> None:
+    """Write a certificate so that the file is, at any moment, the old one whole or the new one whole.
+
+    Raises:
+        CertificateUnwritableError: The folder is missing, full or not writable; what stood there still stands.
+    """
+    text = certificate.to_json()
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise CertificateUnwritableError(
+            f"{path}: cannot be written: {error.strerror}: name a file in a folder you may write to"
+        ) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -169,8 +223,8 @@ def read_certificate(path: Path) -> Certificate:
         raise CertificateUnreadableError(f"{path}: cannot be read: {error}") from None
     try:
         raw = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise CertificateUnreadableError(f"{path}: is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+        raise CertificateUnreadableError(f"{path}: is no JSON: {error}: sit the exam again") from None
     return parse_certificate(raw, str(path))
 
 
@@ -194,7 +248,11 @@ def parse_certificate(raw: object, name: str = "certificate") -> Certificate:
         fault = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in fault["loc"])
         raise CertificateUnreadableError(f"{name}: field '{field}': {fault['msg']}: sit the exam again") from None
-    if certificate.sha256 != content_sha256(raw):
+    try:
+        content = certificate.content_sha256()
+    except (NotCanonicalError, RecursionError) as error:
+        raise CertificateUnreadableError(f"{name}: cannot be hashed: {error}: sit the exam again") from None
+    if certificate.sha256 != content:
         raise CertificateUnreadableError(
             f"{name}: field 'sha256' does not fit the content: the file was edited after it was issued; "
             "restore it or sit the exam again"
@@ -211,6 +269,8 @@ def check_certificate(
     now: datetime | None = None,
 ) -> tuple[str, ...]:
     """Refuse a certificate that does not hold for this judge and this prompt; return warnings for one that does.
+
+    Which pairs were asked is on record and never compared: any set may have been the exam.
 
     Args:
         certificate: What the caller configured; None means that nothing was.
@@ -248,32 +308,42 @@ def check_certificate(
             f"certified near-miss false alarms are {certificate.near_miss_fp}, "
             f"the bar is at most {MAX_NEAR_MISS_FALSE_ALARMS}: use a better judge"
         )
+    fault = _contradiction(certificate)
+    if fault is not None:
+        raise CertificateUnreadableError(f"the certificate contradicts itself: {fault}: sit the exam again")
     return _check_age(certificate, now or datetime.now(UTC))
 
 
+def _contradiction(certificate: Certificate) -> str | None:
+    """Hold the two rates against the counts they were made of."""
+    for field, share, rate, label in (
+        ("paraphraseRecall", certificate.paraphrase_recall, certificate.recall, "dup-paraphrase"),
+        ("nearMissFp", certificate.near_miss_fp, certificate.false_alarms, "near-miss"),
+    ):
+        counts = certificate.counts_by_label.get(label, CertifiedCounts())
+        if not rate.n or not math.isclose(share, rate.k / rate.n, abs_tol=1e-9):
+            return f"field '{field}' is {share}, its counts say {rate.k} of {rate.n}"
+        if (rate.k, rate.n) != (counts.same, counts.put) or rate.n != certificate.pairs_by_label.get(label):
+            return f"field 'countsByLabel.{label}' says {counts.same} of {counts.put}, the rate {rate.k} of {rate.n}"
+        if counts.answered < MIN_ANSWERED:
+            return f"only {counts.answered} of {counts.put} '{label}' pairs were answered, {MIN_ANSWERED} are needed"
+    if certificate.status == "certified" and not one_sided_bars(
+        certificate.recall.bound, certificate.false_alarms.bound
+    ):
+        return "field 'status' is 'certified', its bounds do not clear the bars"
+    return None
+
+
 def _check_age(certificate: Certificate, now: datetime) -> tuple[str, ...]:
-    passed = _time("passedAt", certificate.passed_at)
-    if certificate.expires_at is not None:
-        expires = _time("expiresAt", certificate.expires_at)
-        if now > expires:
-            raise CertificateExpiredError(
-                f"the certificate expired at {certificate.expires_at}: sit the exam again",
-                expired=certificate.expires_at,
-            )
+    passed = datetime.fromisoformat(certificate.passed_at)
+    if certificate.expires_at is not None and now > datetime.fromisoformat(certificate.expires_at):
+        raise CertificateExpiredError(
+            f"the certificate expired at {certificate.expires_at}: sit the exam again", expired=certificate.expires_at
+        )
     if now - passed > WARN_AFTER:
         days = (now - passed).days
         return (f"the certificate of judge '{certificate.judge_model_id}' is {days} days old: sit the exam again",)
     return ()
-
-
-def _time(field: str, text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise CertificateUnreadableError(f"field '{field}': {text!r} is no ISO 8601 time with a zone")
-    return time
 
 
 def one_sided_bars(recall_bound: float, false_alarm_bound: float) -> bool:
