@@ -1,5 +1,12 @@
 """Embedders: texts to unit vectors, on this machine."""
 
+from gnl_core.errors import MissingExtraError
+
+try:
+    import numpy as np  # noqa: F401
+except ImportError:
+    raise MissingExtraError("The embedder", "semantic") from None
+
 from gnl_semantic.embedder.load import load_embedder
 from gnl_semantic.embedder.onnx import OnnxEmbedder
 from gnl_semantic.embedder.port import UNKNOWN_THRESHOLD, Embedder, EmbedderProfile, Vectors

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gnl_core.errors import MissingExtraError
 from gnl_semantic.embedder.cache import cache_root, ensure_folder
+from gnl_semantic.embedder.graph import build_graph
+from gnl_semantic.embedder.vocabulary import build_tokenizer
 from gnl_semantic.embedder.weights import Weights, find_weights, read_weights
 
 DEFAULT = "local:multilingual-e5-small@q4"
@@ -49,19 +52,21 @@ def ensure_builtin(model: BuiltinModel, *, cache_dir: str | os.PathLike[str] | N
         ModelNotFoundError: The weights' package is not installed.
         ModelInvalidError: Its file is not the one this release was measured with.
         ModelCacheError: The cache folder cannot be written.
+        MissingExtraError: onnx or tokenizers is not installed.
     """
     name = f"{model.model_id.removeprefix('local:')}-{_BUILD}"
     return ensure_folder(cache_root(cache_dir) / "models" / name, partial(_build, model))
 
 
 def _build(model: BuiltinModel) -> dict[str, bytes]:
-    from gnl_semantic.embedder.graph import build_graph  # noqa: PLC0415
-    from gnl_semantic.embedder.vocabulary import build_tokenizer  # noqa: PLC0415
-
     weights = read_weights(find_weights())
+    try:
+        graph, tokenizer = build_graph(weights, accuracy_level=model.accuracy_level), build_tokenizer(weights)
+    except ImportError as error:
+        raise MissingExtraError("Building the embedder", "semantic") from error
     return {
-        "model.onnx": build_graph(weights, accuracy_level=model.accuracy_level).SerializeToString(),
-        "tokenizer.json": build_tokenizer(weights).to_str().encode(),
+        "model.onnx": graph.SerializeToString(),
+        "tokenizer.json": tokenizer.to_str().encode(),
         "config.json": _json(_config(weights)),
         "config_sentence_transformers.json": _json({"prompts": {"query": _PREFIX}, "default_prompt_name": "query"}),
         "NOTICE": Path(__file__).with_name("model_notice.txt").read_bytes(),

@@ -14,9 +14,22 @@ from gnl_semantic.errors import ModelInvalidError, ModelNotFoundError
 GRAPHS = ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx")
 """Where the graph is looked for, in this order."""
 
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "tokenizer.model",
+)
+"""Files a tokenizer is read from."""
+
 Pooling = Literal["mean", "cls"]
 
-_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 _POOLING_KEYS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -64,7 +77,7 @@ class ModelFolder:
         """
         digest = hashlib.sha256(json.dumps([self.pooling, self.prefix, self.max_tokens]).encode())
         weights_beside = sorted(self.graph.parent.glob(f"{self.graph.name}?data*"))
-        tokenizers = [self.path / file for file in _TOKENIZERS]
+        tokenizers = [self.path / file for file in TOKENIZERS]
         for file in [self.graph, *weights_beside, *(file for file in tokenizers if file.is_file())]:
             try:
                 with file.open("rb") as stream:
@@ -99,7 +112,7 @@ def read_folder(
             "(for instance with optimum-cli export onnx) or name the file with graph=.",
             path=str(path),
         )
-    if not any((path / name).is_file() for name in _TOKENIZERS):
+    if not any((path / name).is_file() for name in TOKENIZERS):
         raise ModelNotFoundError(
             f"No tokenizer in {path}: put the model's tokenizer.json beside its graph.", path=str(path)
         )

@@ -27,7 +27,7 @@ _BATCH_TOKENS = 4096
 """Padded tokens of one run: bounds the memory of the attention at about 100 MB for a small model."""
 _MOST_THREADS = 4
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _PROBE = ("12", "İade no. 2026-0418", "a sentence of some more words than the two before it " * 3)
 _INVARIANT = 0.9999
 """Least cosine of a text alone with the same text in a batch. Measured: 0.999999 for float32 compute and for int8 with
@@ -215,7 +215,6 @@ class _Graph:
             "input_ids": ids,
             "attention_mask": mask,
             "token_type_ids": np.zeros_like(ids),
-            "position_ids": np.broadcast_to(np.arange(longest), ids.shape),
         }
         feed = {name: known[name].astype(kind, copy=False) for name, kind in self._types.items()}
         (found,) = self._session.run([self._output], feed)
