@@ -109,7 +109,7 @@ class OpenAICompatibleJudge:
         except openai.APIStatusError as error:
             raise status_error(
                 error.status_code,
-                f"{who}: {self._safe(error.message)}",
+                f"{who}: {self._safe(_said(error.body))}" if _said(error.body) else who,
                 retry_after=error.response.headers.get("retry-after"),
             ) from None
         except (openai.OpenAIError, ValueError) as error:  # ValueError: a body that claims to be JSON
@@ -169,6 +169,12 @@ def _key(key_env: str | None) -> str | None:
     if not key:
         raise JudgeConfigError(f"the environment variable '{key_env}' is not set: put the server's key into it")
     return key
+
+
+def _said(body: object) -> str | None:
+    """Find the message in the body of an error; servers wrap it in 'error' or not, and the client unwraps that."""
+    message = body.get("message") if isinstance(body, Mapping) else None
+    return message if isinstance(message, str) else None
 
 
 def _count(usage: object, name: str) -> int | None:
