@@ -1,0 +1,37 @@
+"""Every error of the exam room, derived from the runtime's tree.
+
+GnlError
+└── ConfigError
+    ├── PairUnusableError          a pair whose value identifies no job
+    ├── OutputPathError            an output that cannot be written; raised before the exam is sat
+    └── TranscriptError            a transcript that cannot be read
+        └── TranscriptMismatchError    it records another exam than the one asked for
+"""
+
+from __future__ import annotations
+
+from gnl_core.errors import ConfigError
+
+
+class PairUnusableError(ConfigError):
+    """A pair whose `a` or `b` identifies no job, so that the runtime would never ask a judge about it."""
+
+    code = "pair_unusable"
+
+
+class OutputPathError(ConfigError):
+    """An output that cannot be written; raised before the exam is sat."""
+
+    code = "output_unwritable"
+
+
+class TranscriptError(ConfigError):
+    """A transcript that cannot be read; the message names file and line."""
+
+    code = "transcript_invalid"
+
+
+class TranscriptMismatchError(TranscriptError):
+    """A transcript that records another exam than the one asked for."""
+
+    code = "transcript_mismatch"

@@ -1,0 +1,222 @@
+"""The exam: its order is `sit_exam`, from top to bottom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from gnl_fixtures import FixtureSet
+from gnl_qualify.evaluation import questions_for, report_of
+from gnl_qualify.issue import issue_certificate
+from gnl_qualify.plan import Question
+from gnl_qualify.sample import limited
+from gnl_qualify.transcript import MAX_ANSWER, Answer, Header, TranscriptWriter, read_transcript
+from gnl_reports.model import ExamReport
+from gnl_semantic.errors import JudgeConfigError, JudgeError
+from gnl_semantic.judge.certificate import Certificate
+from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
+from gnl_semantic.judge.transport import Judge, Reply, within
+from gnl_semantic.judge.verdict import PARSER_VERSION, parse_verdict
+from gnl_semantic.ladder import RULESET_VERSION
+
+_log = logging.getLogger(__name__)
+
+Tick = Callable[[Answer], None]
+"""Called after each answer has been written."""
+
+_NO_WARM_UP = ("builtin:", "recorded:")
+"""Judges whose first call takes no longer than the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How an exam is sat.
+
+    Attributes:
+        seed: Decides order and samples.
+        limit: Put a stratified sample of so many pairs; None puts all.
+        concurrency: Calls in flight, at least 1.
+        timeout_s: Seconds one call may take.
+        repeat_sample: Pairs asked again.
+        repeats: How often each of them is asked again; 0 switches it off.
+        order_sample: Pairs put with their records in reverse order; 0 switches it off.
+        prompt_version: A version of `PROMPTS`.
+        valid_days: Days to the certificate's expiry; None writes none.
+        command: The command line as the report names it.
+    """
+
+    seed: int = 1
+    limit: int | None = None
+    concurrency: int = 4
+    timeout_s: float = 30.0
+    repeat_sample: int = 30
+    repeats: int = 1
+    order_sample: int = 30
+    prompt_version: str = PROMPT_VERSION
+    valid_days: int | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """What an exam gave: a report, and the certificate where it was passed."""
+
+    report: ExamReport
+    certificate: Certificate | None
+
+
+async def sit_exam(
+    judge: Judge,
+    fixtures: FixtureSet,
+    settings: Settings,
+    *,
+    transcript: Path,
+    resume: bool = False,
+    progress: Callable[[int, int], Tick] | None = None,
+) -> Sitting:
+    """Put the pairs to the judge, blind, and return what they show.
+
+    The judge is closed at the end. A cancelled exam leaves every answer so far in the transcript.
+
+    Args:
+        judge: Whom to ask.
+        fixtures: The whole set; `settings.limit` cuts it.
+        settings: How.
+        transcript: Where the answers are written as they come.
+        resume: Go on with an exam that was broken off.
+        progress: Given the questions in all and those answered already, returns what is called after each answer.
+
+    Raises:
+        PairUnusableError: A value of a pair identifies no job.
+        TranscriptError: The transcript cannot be written, or does not belong to this exam.
+        JudgeConfigError: There is no such prompt version.
+    """
+    try:
+        asked = _header(judge, fixtures, settings)
+        paper, questions = questions_for(asked, fixtures)
+        with (TranscriptWriter.resume if resume else TranscriptWriter.start)(transcript, asked) as writer:
+            open_questions = [question for question in questions if question.id not in writer.answers]
+            tick = progress(len(questions), len(questions) - len(open_questions)) if progress else None
+            if open_questions and not judge.info.spec.startswith(_NO_WARM_UP):
+                await _warm_up(judge, settings)
+            await _put_all(judge, open_questions, settings, writer, tick)
+            writer.finish(_now())
+        sat = read_transcript(transcript)
+        report = report_of(
+            sat.header,
+            sat.answers,
+            paper,
+            finished_at=sat.finished_at or _now(),
+            transcript_sha256=sat.sha256,
+        )
+        passed = report.status != "failed"
+        return Sitting(report, issue_certificate(report, valid_days=settings.valid_days) if passed else None)
+    finally:
+        await judge.aclose()
+
+
+def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
+    if settings.prompt_version not in PROMPTS:
+        raise JudgeConfigError(f"there is no prompt version '{settings.prompt_version}'; known: {', '.join(PROMPTS)}")
+    put = limited(fixtures, settings.limit, seed=settings.seed)
+    cut = len(put.pairs) < len(fixtures.pairs)
+    return Header(
+        set_id=put.set_id,
+        set_name=put.name,
+        set_private=put.private,
+        sampled_from=fixtures.set_id if cut else None,
+        limit=settings.limit if cut else None,
+        seed=settings.seed,
+        judge_model_id=judge.info.model_id,
+        judge_spec=judge.info.spec,
+        judge_engine=judge.info.engine,
+        judge_parameters=dict(judge.info.parameters),
+        prompt_version=settings.prompt_version,
+        prompt_sha256=PROMPTS[settings.prompt_version].sha256,
+        parser_version=PARSER_VERSION,
+        ruleset_version=RULESET_VERSION,
+        library_version=version("gnl-semantic"),
+        timeout_s=settings.timeout_s,
+        concurrency=settings.concurrency,
+        repeat_sample=settings.repeat_sample,
+        repeats=settings.repeats,
+        order_sample=settings.order_sample,
+        command=settings.command,
+        started_at=_now(),
+    )
+
+
+async def _warm_up(judge: Judge, settings: Settings) -> None:
+    """Let the model read its prefix before a clock counts, on records that are no pair of any set."""
+    prompt = PROMPTS[settings.prompt_version]
+    user = prompt.render("warmUp", "warmUp: one", "warmUp: two")
+    try:
+        await within(10 * settings.timeout_s, judge.complete(prompt.system, user), judge=judge.info.model_id)
+    except Exception as error:
+        # Whatever is wrong will show, counted, in the exam itself.
+        _log.info("the throw-away call failed: %s", error)
+
+
+async def _put_all(
+    judge: Judge, questions: Iterable[Question], settings: Settings, writer: TranscriptWriter, tick: Tick | None
+) -> None:
+    """Ask all questions in order, `settings.concurrency` of them in flight."""
+    waiting = iter(questions)
+
+    async def candidate() -> None:
+        for question in waiting:
+            answer = await _put(judge, question, settings)
+            writer.add(answer)
+            if tick is not None:
+                tick(answer)
+
+    try:
+        async with asyncio.TaskGroup() as room:
+            for _ in range(settings.concurrency):
+                room.create_task(candidate())
+    except ExceptionGroup as group:
+        # A judge's faults are answers, so that what comes here is ours: one fault, as its caller knows it.
+        raise group.exceptions[0] from None
+
+
+async def _put(judge: Judge, question: Question, settings: Settings) -> Answer:
+    system = PROMPTS[settings.prompt_version].system
+    reply = Reply("")
+    text: str | None = None
+    fault: Exception | None = None
+    started = time.perf_counter()
+    try:
+        reply = await within(settings.timeout_s, judge.complete(system, question.user), judge=judge.info.model_id)
+        text = _kept(reply.text)
+    except Exception as error:  # a judge is foreign code: its faults are figures of the exam, not ours
+        fault = error
+    latency_ms = round((time.perf_counter() - started) * 1000, 3)
+    return Answer(
+        item=question.id.item,
+        round=question.id.round,
+        repeat=question.id.repeat,
+        prompt_sha256=question.prompt_sha256,
+        text=text,
+        verdict=None if text is None else parse_verdict(text),
+        error=None if fault is None else (fault.code if isinstance(fault, JudgeError) else JudgeError.code),
+        message=None if fault is None else _kept(str(fault) or type(fault).__name__)[:300],
+        latency_ms=latency_ms,
+        tokens_in=reply.tokens_in,
+        tokens_out=reply.tokens_out,
+    )
+
+
+def _kept(text: str) -> str:
+    """Return an answer as UTF-8 can hold it, cut where it is endless."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_ANSWER else text[:MAX_ANSWER] + " … (cut)"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,71 @@
+"""Outputs of a long run: checked before it starts, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gnl_qualify.errors import OutputPathError
+
+
+def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Iterable[Path] = ()) -> None:
+    """Refuse outputs that could not be written at the end, or that would overwrite an input or each other.
+
+    Args:
+        outputs: By the option that named it; None for one that was not asked for.
+        inputs: Files that must survive.
+
+    Raises:
+        OutputPathError: The message names option, path and fault.
+    """
+    taken = {path.resolve(): "an input" for path in inputs}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        where = path.resolve()
+        if where in taken:
+            raise OutputPathError(f"{option} {path}: is {taken[where]} too: name another file")
+        taken[where] = f"the output of {option}"
+        fault = _fault(where)
+        if fault:
+            raise OutputPathError(f"{option} {path}: {fault}")
+
+
+def _fault(path: Path) -> str | None:
+    if path.is_dir():
+        return "is a directory: name a file"
+    if path.exists() and not path.is_file():
+        return "is no regular file: name a file"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}: make it first"
+    try:
+        # Only trying tells: rights, read-only mounts and full disks look alike from outside.
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            return "is write-protected"
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
+    return None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it is, at any moment, the old one whole or the new one whole.
+
+    Raises:
+        OutputPathError: It cannot be written.
+    """
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise OutputPathError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

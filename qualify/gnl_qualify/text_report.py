@@ -1,0 +1,131 @@
+"""The report of a sitting as lines for a terminal, a pipe or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gnl_qualify.terminal import plain
+from gnl_reports.model import Bar, ExamReport, Flips, Group, WrongPair
+from gnl_semantic.rate import Rate
+
+MAX_WRONG = 20
+"""Wrong pairs listed; the HTML and JSON reports hold all of them."""
+MAX_TEXT = 100
+"""Characters of one text that are listed."""
+
+CAVEAT = (
+    "All pairs were made up for the exam. These figures say how this judge did on them, not how it will do on your\n"
+    "traffic: watch precision@suspend there, the share of its questions that your own people confirm."
+)
+
+
+def render_text(report: ExamReport) -> str:
+    """Return the report as text without a final line break; every stranger's text in it is harmless."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: ExamReport) -> Iterator[str]:
+    fixtures, origin = report.fixtures, report.provenance
+    sample = f" (a sample of {fixtures.sampled_from})" if fixtures.sampled_from else ""
+    yield (
+        f"judge {plain(report.judge.model_id)}, prompt version {plain(origin.prompt_version)}, "
+        f"set {plain(fixtures.name)} {fixtures.set_id}{sample}, {fixtures.pairs} pairs"
+    )
+    yield ""
+    yield report.status.upper()
+    for reason in report.reasons:
+        yield f"  - {plain(reason)}"
+    yield ""
+    for group in report.groups["label"]:
+        yield f"{group.name:<16}{percent(group.right)}{_kinds(group)}"
+    yield ""
+    for bar in report.bars:
+        yield _bar(bar)
+    yield ""
+    for base in report.baselines:
+        yield (f"baseline {base.name:<18}recall {percent(base.recall):<18}false alarms {percent(base.false_alarms)}")
+    yield ""
+    yield from _rest(report)
+    if report.status == "failed" and report.wrong:
+        yield ""
+        yield f"answered wrong ({len(report.wrong)}):"
+        for pair in report.wrong[:MAX_WRONG]:
+            yield _wrong(pair)
+        if len(report.wrong) > MAX_WRONG:
+            yield f"  ... and {len(report.wrong) - MAX_WRONG} more (all of them with --html or --json)"
+    yield ""
+    yield CAVEAT
+
+
+def percent(rate: Rate) -> str:
+    """Return a rate as '93.3 % (70/75)'."""
+    return "not measured (0/0)" if rate.value is None else f"{100 * rate.value:.1f} % ({rate.k}/{rate.n})"
+
+
+def _kinds(group: Group) -> str:
+    """Name the answers that were no answer."""
+    counts = group.counts
+    silent = [
+        f"{n} {kind}"
+        for kind, n in (
+            ("unsure", counts.unsure),
+            ("unparsed", counts.unparsed),
+            ("failed", counts.error),
+            ("timed out", counts.timeout),
+        )
+        if n
+    ]
+    return f"; {', '.join(silent)}" if silent else ""
+
+
+def _bar(bar: Bar) -> str:
+    word = "at least" if bar.direction == "at-least" else "at most"
+    measured = percent(bar.rate)
+    if bar.rate.n:
+        measured = f"{100 * bar.rate.k / bar.rate.n:.1f} % over {bar.rate.n} pairs ({bar.rate.k}/{bar.rate.n})"
+    bound = "" if bar.bound is None else f", one-sided bound {100 * bar.bound:.1f} %"
+    return (
+        f"{bar.name}: {measured}, 95 % interval [{100 * bar.rate.low:.1f}, {100 * bar.rate.high:.1f}] %{bound}; "
+        f"required {word} {100 * bar.limit:.0f} %: {'holds' if bar.passed else 'does not hold'}"
+    )
+
+
+def _rest(report: ExamReport) -> Iterator[str]:
+    for group in report.groups["language"]:
+        yield f"language {plain(group.name):<18}{percent(group.right)}"
+    if report.worst_domain is not None:
+        worst = next(group for group in report.groups["domain"] if group.name == report.worst_domain)
+        yield f"worst domain: {plain(worst.name)}, {percent(worst.right)}"
+    for flips in (report.repeat, report.order):
+        if flips is not None:
+            yield _flips(flips)
+    latency = report.latency
+    if latency.p50 is not None and latency.p95 is not None and latency.max is not None:
+        yield (
+            f"latency: p50 {latency.p50:.1f} ms, p95 {latency.p95:.1f} ms, max {latency.max:.1f} ms, "
+            f"limit {latency.limit:.0f} ms"
+        )
+    tokens = "" if report.tokens_in is None else f", tokens {report.tokens_in} in, {report.tokens_out or 0} out"
+    yield f"calls: {report.calls}{tokens}"
+    if report.fixtures.sittings is not None:
+        yield f"recorded sittings of built-in judges on this set: {report.fixtures.sittings}"
+
+
+def _flips(flips: Flips) -> str:
+    return (
+        f"{flips.what}: {percent(flips.flips)} changed their answer, 95 % interval "
+        f"[{100 * flips.flips.low:.1f}, {100 * flips.flips.high:.1f}] %, {flips.pairs} pairs asked"
+    )
+
+
+def _wrong(pair: WrongPair) -> str:
+    return (
+        f"  {_short(pair.id)} [{pair.label}, {_short(pair.domain)}, {_short(pair.lang)}] "
+        f"{_short(pair.a)} | {_short(pair.b)}: expected {pair.expected}, answered {pair.answered}"
+        + (f" {_short(pair.raw)!r}" if pair.answered == "unparsed" else "")
+    )
+
+
+def _short(text: str) -> str:
+    text = plain(text[: MAX_TEXT + 1])
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
