@@ -12,7 +12,6 @@ from gnl_semantic.judge.certificate import (
 from gnl_semantic.judge.load import load_judge
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS, Prompt, parse_rendered
 from gnl_semantic.judge.transport import Judge, JudgeInfo, Reply
-from gnl_semantic.judge.transports.recorded import answer_row
 from gnl_semantic.judge.verdict import PARSER_VERSION, Verdict, parse_verdict
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Prompt",
     "Reply",
     "Verdict",
-    "answer_row",
     "check_certificate",
     "load_judge",
     "parse_rendered",

@@ -120,5 +120,7 @@ def _shown(character: str) -> str:
 _PRINTED = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd]")
 """Number and verse signs of Arabic, Syriac and Kaithi: format characters that are printed."""
 
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 """Letters and marks without a shape: joiners, fillers, variation selectors, tags. They can spell a hidden message."""

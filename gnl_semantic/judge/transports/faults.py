@@ -41,7 +41,7 @@ def seconds_to_wait(retry_after: str | None) -> float | None:
     except ValueError:
         try:
             date = parsedate_to_datetime(retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         # A date in zone "-0000" comes back naive; an HTTP date is always UTC.
         seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()

@@ -147,16 +147,16 @@ class OpenAICompatibleJudge:
 
 
 def _checked(base_url: str) -> str:
-    try:
-        url = urlsplit(base_url)
-        usable = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:
-        usable, url = False, urlsplit("")
-    if url.username is not None or url.password is not None or url.query or url.fragment:
+    if any(mark in base_url for mark in "@?#"):
         raise JudgeConfigError(
             "the judge's URL holds a user name, a query or a fragment, and it goes into reports: "
             "give scheme, host and path alone, and the key in an environment variable (key_env)"
         )
+    try:
+        url = urlsplit(base_url)
+        usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        usable = False
     if not usable:
         raise JudgeConfigError(f"'{base_url}' is no http(s) URL: give for instance openai:http://127.0.0.1:8080/v1")
     return base_url

@@ -14,18 +14,19 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from email.message import Message
 from pathlib import Path
 from types import ModuleType
 
-from gnl_semantic.errors import JudgeConfigError, JudgeError
+from gnl_semantic.errors import JudgeConfigError, JudgeError, JudgeUnreachableError
 from gnl_semantic.judge.transport import JudgeInfo, Reply, within
 from gnl_semantic.judge.transports.faults import brief, status_error
 
 
 class PythonJudge:
-    """Calls a Python function; a sync one in a thread of its own, so that it never holds up the loop."""
+    """Calls a Python function; a sync one in a thread a call, so that it never holds up the loop."""
 
     def __init__(
         self, complete: Callable[..., object], info: JudgeInfo, *, timeout_s: float, close: object = None
@@ -45,8 +46,8 @@ class PythonJudge:
 
         Raises:
             JudgeTimeoutError: It took longer than the limit. A sync function runs on unheard: no thread can be stopped.
-            JudgeError: It raised, or returned anything but a str. An error with a `status_code`, as HTTP clients
-                raise it, becomes the leaf of that status; a JudgeError passes as it is.
+            JudgeError: It raised, or returned anything but a str. An error with an HTTP status, as HTTP clients raise
+                it, becomes the leaf of that status; a JudgeError passes as it is.
         """
         who = f"judge '{self._info.model_id}'"
         try:
@@ -55,11 +56,7 @@ class PythonJudge:
             raise
         except (Exception, SystemExit) as error:
             message = f"{who}: complete() raised {type(error).__name__}: {brief(error)}"
-            status = getattr(error, "status_code", None)
-            if isinstance(status, int) and status >= 400:
-                headers = getattr(getattr(error, "response", None), "headers", {})
-                raise status_error(status, message, retry_after=headers.get("retry-after")) from error
-            raise JudgeError(message) from error
+            raise _leaf(error, message) from error
         if not isinstance(text, str):
             raise JudgeError(f"{who}: complete() returned {type(text).__name__}, must return str")
         return Reply(text)
@@ -153,6 +150,17 @@ def _from_module(name: str) -> tuple[ModuleType, bytes | None]:
         ) from error
     file = getattr(module, "__file__", None)
     return module, Path(file).read_bytes() if file else None
+
+
+def _leaf(error: BaseException, message: str) -> JudgeError:
+    """Keep what an HTTP client's error says: without it a rate limit would look like a broken judge."""
+    for source in (error, getattr(error, "response", None)):
+        status = getattr(source, "status_code", getattr(source, "status", None))
+        if isinstance(status, int) and status >= 400:
+            headers = getattr(getattr(error, "response", error), "headers", None)
+            wait = headers.get("retry-after") if isinstance(headers, Mapping | Message) else None
+            return status_error(status, message, retry_after=wait if isinstance(wait, str) else None)
+    return JudgeUnreachableError(message) if isinstance(error, ConnectionError) else JudgeError(message)
 
 
 def _line(error: BaseException, path: Path) -> str:

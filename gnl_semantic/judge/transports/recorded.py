@@ -4,8 +4,8 @@
 row            fields
 =============  ========================================================================================
 ``header``     ``judge_model_id``, ``prompt_sha256`` (of the prompt's words); both optional
-``answer``     ``prompt_sha256`` (of the rendered user text), ``repeat``, ``text``, ``error``, ``message``,
-               ``tokens_in``, ``tokens_out``; `answer_row` writes them
+``answer``     ``prompt_sha256`` (of the rendered user text), ``text``; optional ``repeat``, ``tokens_in``,
+               ``tokens_out``; for a failed call ``error`` (the error's code) and ``message`` in place of ``text``
 others         are passed over
 =============  ========================================================================================
 """
@@ -24,25 +24,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gnl_semantic.errors import JudgeAnswerMissingError, JudgeConfigError, JudgeError, JudgeRateLimitedError
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
 from gnl_semantic.judge.transport import JudgeInfo, Reply
-
-
-def answer_row(user: str, outcome: Reply | JudgeError, *, repeat: int = 0) -> dict[str, object]:
-    """Return the fields of one call as a transcript keeps them; the writer may add its own.
-
-    Args:
-        user: The rendered user text.
-        outcome: The answer, or the error of the call: its code is kept, and its message.
-        repeat: How often the prompt had been asked by then.
-    """
-    row: dict[str, object] = {"kind": "answer", "prompt_sha256": user_sha256(user), "repeat": repeat}
-    if isinstance(outcome, JudgeError):
-        return row | {"text": None, "error": outcome.code, "message": str(outcome)}
-    return row | {"text": outcome.text, "tokens_in": outcome.tokens_in, "tokens_out": outcome.tokens_out}
-
-
-def user_sha256(user: str) -> str:
-    """Return the SHA-256 of a rendered user text, 64 hex digits."""
-    return hashlib.sha256(user.encode()).hexdigest()
 
 
 class RecordedJudge:
@@ -103,7 +84,7 @@ class RecordedJudge:
             JudgeAnswerMissingError: The transcript does not know this prompt.
             JudgeError: What was recorded is a failed call; the same leaf is raised.
         """
-        key = user_sha256(user)
+        key = hashlib.sha256(user.encode()).hexdigest()
         answers = self._answers.get(key)
         if not answers:
             raise JudgeAnswerMissingError(f"{self._info.spec}: has no answer to the prompt {key[:12]}")

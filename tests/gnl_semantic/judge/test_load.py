@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from gnl_core.errors import MissingExtraError
@@ -45,7 +48,14 @@ def test_a_time_limit_that_means_nothing(limit):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://user:s3cret@127.0.0.1/v1", "http://127.0.0.1/v1?key=s3cret", "http://127.0.0.1/v1#s3cret"]
+    "url",
+    [
+        "http://user:s3cret@127.0.0.1/v1",
+        "http://user:s3cret@127.0.0.1:99999/v1",
+        "http://s3cret@/v1",
+        "http://127.0.0.1/v1?key=s3cret",
+        "http://127.0.0.1/v1#s3cret",
+    ],
 )
 def test_a_key_in_the_url_is_refused_without_repeating_it(url):
     with pytest.raises(JudgeConfigError, match="environment variable") as caught:
@@ -63,6 +73,13 @@ def test_a_named_key_must_be_there(monkeypatch, value):
 
 
 def test_without_the_extra_the_command_that_brings_it_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "openai", None)
+    monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'gnl-semantic\[openai\]'"):
         load_judge("openai:http://127.0.0.1:1/v1", model="m")
+
+
+def test_naming_a_server_is_what_loads_its_client():
+    code = "import sys, gnl_semantic.judge as j; a = 'openai' in sys.modules; "
+    code += "j.load_judge('openai:http://127.0.0.1:1/v1', model='m'); print(a, 'openai' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False True\n"

@@ -196,7 +196,9 @@ async def test_a_rate_limit_says_how_long_to_wait(server, judge_at, header, low,
     assert low <= caught.value.retry_after <= high
 
 
-@pytest.mark.parametrize("header", [None, "", "soon", "nan", "inf", "Mon, 99 Foo 2026"])
+@pytest.mark.parametrize(
+    "header", [None, "", "soon", "nan", "inf", "Mon, 99 Foo 2026", f"Mon, 30 Nov 2026 10:00:00 +{'9' * 30}"]
+)
 def test_a_wait_that_nobody_stated(header):
     assert seconds_to_wait(header) is None
 
@@ -286,3 +288,21 @@ async def test_records_follow_no_redirect(server, judge_at, status):
             other.shutdown()
             thread.join()
         assert other.requests == []
+
+
+async def test_a_file_of_ones_own_that_uses_the_client_keeps_its_errors_meaning(server, tmp_path):
+    server.status, server.headers = 429, {"Retry-After": "7"}
+    file = tmp_path / "judge.py"
+    file.write_text(
+        f"""
+import openai
+
+async def complete(system, user):
+    async with openai.AsyncOpenAI(base_url={server.url!r}, api_key="k", max_retries=0) as client:
+        done = await client.chat.completions.create(model="m", messages=[{{"role": "user", "content": user}}])
+        return done.choices[0].message.content
+"""
+    )
+    with pytest.raises(JudgeRateLimitedError) as caught:
+        await load_judge(str(file), model="m").complete("s", "u")
+    assert caught.value.retry_after == 7

@@ -15,6 +15,7 @@ from gnl_semantic.errors import (
     JudgeRefusedError,
     JudgeServerError,
     JudgeTimeoutError,
+    JudgeUnreachableError,
 )
 from gnl_semantic.judge import load_judge
 
@@ -138,26 +139,61 @@ async def test_a_long_complaint_is_cut(judge_of):
     assert len(str(caught.value)) < 400
 
 
+CLIENT_ERRORS = {
+    "urllib": """
+        from email.message import Message
+        from urllib.error import HTTPError
+        def fail(status, url):
+            headers = Message()
+            headers["Retry-After"] = "7"
+            raise HTTPError(url, status, "as clients do", headers, None)
+    """,
+    "status on the response": """
+        from types import SimpleNamespace
+        def fail(status, url):
+            error = RuntimeError("as clients do")
+            error.response = SimpleNamespace(status_code=status, headers={"retry-after": "7"})
+            raise error
+    """,
+}
+
+
+@pytest.mark.parametrize("client", CLIENT_ERRORS)
 @pytest.mark.parametrize(
     ("status", "leaf"), [(429, JudgeRateLimitedError), (503, JudgeServerError), (401, JudgeRefusedError)]
 )
-async def test_an_http_clients_error_keeps_its_meaning(judge_of, status, leaf):
-    judge = judge_of(
-        f"""
-        from types import SimpleNamespace
-
-        class StatusError(Exception):
-            status_code = {status}
-            response = SimpleNamespace(headers={{"retry-after": "7"}})
-
-        def complete(system, user):
-            raise StatusError("as clients do")
-        """
-    )
+async def test_an_http_clients_error_keeps_its_meaning(judge_of, client, status, leaf):
+    source = textwrap.dedent(CLIENT_ERRORS[client])
+    judge = judge_of(f"{source}\ndef complete(system, user): fail({status}, 'http://127.0.0.1/')")
     with pytest.raises(leaf, match="as clients do") as caught:
         await judge.complete("s", "u")
     if status == 429:
         assert caught.value.retry_after == 7
+
+
+@pytest.mark.parametrize(
+    "response", ["None", "3", "SimpleNamespace(status_code='429')", "SimpleNamespace(status_code=429)"]
+)
+async def test_an_error_with_a_strange_response_is_still_one_failed_call(judge_of, response):
+    judge = judge_of(
+        f"""
+        from types import SimpleNamespace
+
+        def complete(system, user):
+            error = RuntimeError("odd")
+            error.response = {response}
+            error.headers = 3
+            raise error
+        """
+    )
+    with pytest.raises(JudgeError, match="odd"):
+        await judge.complete("s", "u")
+
+
+async def test_a_refused_connection_is_no_broken_judge(judge_of):
+    judge = judge_of("def complete(system, user): raise ConnectionRefusedError('nobody there')")
+    with pytest.raises(JudgeUnreachableError, match="nobody there"):
+        await judge.complete("s", "u")
 
 
 async def test_a_judges_own_error_passes(judge_of):

@@ -1,15 +1,24 @@
+import hashlib
 import json
 
 import pytest
 
 from gnl_semantic import errors
 from gnl_semantic.errors import JudgeAnswerMissingError, JudgeConfigError, JudgeError, JudgeRateLimitedError
-from gnl_semantic.judge import PROMPT_VERSION, PROMPTS, Reply, answer_row, load_judge
+from gnl_semantic.judge import PROMPT_VERSION, PROMPTS, Reply, load_judge
 
 PROMPT = PROMPTS[PROMPT_VERSION]
 USER = PROMPT.render("order", "tv 42", "tv-42")
 OTHER = PROMPT.render("order", "tv 42", "tv 43")
 HEADER = {"kind": "header", "judge_model_id": "m", "prompt_sha256": PROMPT.sha256, "seed": 7}
+
+
+def answer_row(user, outcome, *, repeat=0):
+    """The row of one call, as the exam writes it."""
+    row = {"kind": "answer", "prompt_sha256": hashlib.sha256(user.encode()).hexdigest(), "repeat": repeat}
+    if isinstance(outcome, JudgeError):
+        return row | {"text": None, "error": outcome.code, "message": str(outcome)}
+    return row | {"text": outcome.text, "tokens_in": outcome.tokens_in, "tokens_out": outcome.tokens_out}
 
 
 @pytest.fixture
