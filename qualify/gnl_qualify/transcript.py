@@ -6,13 +6,16 @@ computed again; without them it is a recorded judge. A kill at any moment costs 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, BinaryIO, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -180,7 +183,7 @@ def _take(transcript: Transcript | None, line: bytes, where: str) -> Transcript:
 class TranscriptWriter:
     """Appends to the transcript of one exam. Only one at a time holds a file."""
 
-    def __init__(self, file: BinaryIO, transcript: Transcript) -> None:
+    def __init__(self, file: FileIO, transcript: Transcript) -> None:
         self._file = file
         self.header = transcript.header
         self.answers: Mapping[QuestionId, Answer] = dict(transcript.answers)
@@ -242,13 +245,16 @@ class TranscriptWriter:
             self._finished = True
 
     def _write(self, row: Header | Answer | End) -> None:
+        line = row.model_dump_json().encode() + b"\n"
         try:
-            self._file.write(row.model_dump_json().encode() + b"\n")
-            self._file.flush()
+            written = self._file.write(line)
         except OSError as error:
-            raise TranscriptError(
-                f"{self._file.name}: cannot be written: {error.strerror}: make room, then go on with --resume"
-            ) from None
+            raise self._unwritable(error.strerror) from None
+        if written != len(line):
+            raise self._unwritable(os.strerror(errno.ENOSPC))
+
+    def _unwritable(self, why: str | None) -> TranscriptError:
+        return TranscriptError(f"{self._file.name!s}: cannot be written: {why}: make room, then go on with --resume")
 
     def __enter__(self) -> Self:
         return self
@@ -276,9 +282,10 @@ def _make_way(path: Path) -> None:
     path.replace(path.with_name(path.name + ".previous"))
 
 
-def _locked(path: Path) -> BinaryIO:
+def _locked(path: Path) -> FileIO:
     try:
-        file = path.open("ab")
+        # Unbuffered: each row goes to the operating system at once, and nothing is left to fail when closing.
+        file = path.open("ab", buffering=0)
     except OSError as error:
         raise TranscriptError(f"{path}: cannot be written: {error.strerror}") from None
     if fcntl is not None:
