@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -163,11 +164,21 @@ def draw_latency(latency: Latency, histogram: Sequence[Bin], *, key: str) -> Htm
             if value is not None and value <= right:
                 axes.plot([value, value], [0, most * lift], color=_INK, linewidth=1, linestyle=(0, (4, 3)))
                 axes.text(value, most * (lift + 0.02), name, fontsize=_SMALL, color=_INK, ha="center")
-        axes.locator_params(axis="x", nbins=5)
+        axes.set_xticks(*_ticks(histogram, width))
         axes.set_xlabel("milliseconds a call", color=_MUTED, fontsize=_SMALL)
         total = sum(piece.count for piece in histogram)
         told = ", ".join(f"{piece.count} {range_words(piece)}" for piece in histogram if piece.count)
         return _svg(figure, key=key, title=f"Wall time of {total} calls", description=f"Calls by time: {told}.")
+
+
+def _ticks(histogram: Sequence[Bin], width: float) -> tuple[list[float], list[str]]:
+    """Return about four edges and, under an open tail, where it begins: within it there is no scale."""
+    edges = [piece.low for piece in histogram if piece.high is not None]
+    places = edges[:: max(1, math.ceil(len(edges) / 4))]
+    labels = [f"{edge:,.6g}" for edge in places]
+    if histogram[-1].high is None:
+        return [*places, histogram[-1].low + 0.95 * width], [*labels, f"{histogram[-1].low:,.6g}+"]
+    return [*places, histogram[-1].high], [*labels, f"{histogram[-1].high:,.6g}"]
 
 
 def range_words(piece: Bin) -> str:

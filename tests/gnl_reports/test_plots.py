@@ -96,6 +96,15 @@ def test_every_bin_is_told(normal) -> None:
         assert (f"{piece.count} {range_words(piece)}" in told) == bool(piece.count)
 
 
+def test_an_open_tail_is_named_by_where_it_begins(normal) -> None:
+    histogram = bins(normal.latency.samples)
+    assert histogram[-1] == Bin(900.0, None, 3)
+    labels = [text.text for text in ET.fromstring(draw_latency(normal.latency, histogram, key="k")).iter("text")]
+    assert "900+" in labels
+    assert "200" in labels
+    assert not {"1000", "1,000"} & set(labels)
+
+
 def test_pyplot_is_not_loaded() -> None:
     code = (
         "import sys, gnl_reports; assert not {'jinja2', 'matplotlib'} & set(sys.modules);"
