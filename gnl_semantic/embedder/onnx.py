@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 _BATCH = 32
 _BATCH_TOKENS = 4096
 """Padded tokens of one run: bounds the memory of the attention at about 100 MB for a small model."""
-_MOST_PADDING = 3
-"""Longest text of a run over its shortest: padding costs as much as text."""
+_RUN_TOKENS = 16
+"""Tokens whose work one more run costs. Measured for the built-in model, 1 thread: 6.5 ms a run, 0.4 ms a token."""
 _MOST_THREADS = 4
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -262,13 +262,13 @@ def _check(texts: Sequence[str]) -> list[str]:
 
 
 def _batches(lengths: Sequence[int]) -> list[list[int]]:
-    """Return the indices of texts of like length together, each batch within the limits of texts and tokens."""
+    """Return the indices of texts of like length together: batches within the limits, where padding stays cheap."""
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        # In this order the newest text is the longest, so all before it are padded to its length.
+        # In this order the newest text is the longest: all before it would be padded to its length.
         longest, last = lengths[index], batches[-1] if batches else []
         fits = len(last) < min(_BATCH, _BATCH_TOKENS // max(1, longest))
-        if last and fits and longest <= _MOST_PADDING * lengths[last[0]]:
+        if last and fits and len(last) * (longest - lengths[last[-1]]) <= _RUN_TOKENS:
             last.append(index)
         else:
             batches.append([index])

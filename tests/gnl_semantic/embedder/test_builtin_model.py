@@ -75,10 +75,10 @@ async def test_a_text_has_one_vector_whatever_its_batch(builtin):
 
 async def test_padding_to_512_tokens_moves_no_vector(builtin):
     # embed() keeps such texts apart to save time; the graph must not need it.
-    texts = [case["text"] for case in GOLDEN["tokens"][:3]]
+    texts = [case["text"] for case in GOLDEN["tokens"][:2]]
     tokens = builtin._encode([*texts, LONG])
     assert len(tokens[-1]) == 512
-    assert rows(builtin._graph.run(tokens)[:3], await builtin.embed(texts)).min() > 0.99999
+    assert rows(builtin._graph.run(tokens)[:2], await builtin.embed(texts)).min() > 0.99999
 
 
 async def test_a_long_text_is_cut_at_512_tokens(builtin, encode):
