@@ -107,7 +107,7 @@ def clean(text: str) -> str:
 
 def _shown(character: str) -> str:
     category = unicodedata.category(character)
-    if category in ("Cc", "Zl", "Zp", "Zs"):
+    if category == "Cc":  # every white space and line break that is none of these falls to `split`
         return " "
     if category == "Cs":  # half a character cannot be sent
         return "\ufffd"
