@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -52,6 +53,7 @@ class _Section:
     put: int | None
     entries: tuple[_Entry, ...]
     domains: Mapping[str, list[int]]
+    answers: tuple[tuple[str, int], ...]
 
 
 def render_exam_html(report: ExamReport, *, redact: bool = False) -> str:
@@ -111,20 +113,22 @@ def _totals(counts: Iterable[Counts]) -> Counts:
 
 
 def _sections(wrong: Iterable[WrongPair], by_label: Mapping[str, int]) -> list[_Section]:
-    """Return the wrong pairs by label, in the set's order of labels, numbered through the page."""
+    """Return the wrong pairs by label in the set's order, then by domain and id, numbered through the page."""
     by_name: dict[str, list[WrongPair]] = {label: [] for label in by_label}
     for pair in wrong:
         by_name.setdefault(pair.label, []).append(pair)
     sections: list[_Section] = []
     number = 0
     for label, pairs in by_name.items():
+        pairs.sort(key=lambda pair: (pair.domain, pair.id))
         entries = tuple(_Entry(number + place, pair) for place, pair in enumerate(pairs, 1))
         number += len(entries)
         domains: dict[str, list[int]] = {}
         for entry in entries:
             domains.setdefault(entry.pair.domain, []).append(entry.number)
         if entries:
-            sections.append(_Section(len(sections) + 1, label, by_label.get(label), entries, domains))
+            answers = tuple(Counter(pair.answered for pair in pairs).most_common())
+            sections.append(_Section(len(sections) + 1, label, by_label.get(label), entries, domains, answers))
     return sections
 
 

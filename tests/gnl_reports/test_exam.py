@@ -152,6 +152,15 @@ def test_a_wrong_pair_shows_both_texts_what_was_expected_and_answered(normal, wr
         assert part in text
 
 
+def test_wrong_pairs_stand_by_domain_with_their_answers_counted(normal) -> None:
+    html = render_exam_html(normal)
+    near_miss = html.split('<details class="group"')[2]
+    domains = re.findall(r'<p class="meta"><bdi>(.*?)</bdi>', near_miss)
+    assert domains == sorted(domains)
+    assert set(domains) == {"field service", "invoices"}
+    assert "Answered unparsed 6 of 12, same 6 of 12." in Page(html).text
+
+
 def test_a_long_text_is_folded_and_whole(normal, wrong) -> None:
     long = "".join(chr(0x4E00 + n) for n in range(5000))
     html = render_exam_html(replace(normal, wrong=(wrong(1, a=long),)))
