@@ -92,7 +92,7 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold the lock file; the system frees it when the holder dies."""
     try:
         import fcntl  # noqa: PLC0415
-    except ImportError:  # Windows: two builders then do the work twice, and the first rename stands.
+    except ImportError:  # Windows has no such locks; nobody builds there, since the weights' package does not exist.
         yield
         return
     with path.open("a") as stream:

@@ -144,8 +144,9 @@ def _read(file: Path) -> dict[str, Any]:
 def _pooling(path: Path) -> tuple[Pooling, list[str]]:
     """Return the pooling, and what the folder asks for behind the transformer that only its graph can do."""
     config = _read(path / "1_Pooling" / "config.json")
-    named = config.get("pooling_mode")
-    modes = {named} if isinstance(named, str) else {mode for mode, key in _POOLING_KEYS.items() if config.get(key)}
+    modes = {mode for mode, key in _POOLING_KEYS.items() if config.get(key)}
+    if named := config.get("pooling_mode"):
+        modes = set(map(str, named if isinstance(named, list) else [named]))
     known: Pooling = "cls" if modes == {"cls"} else "mean"
     unknown = sorted(f"pooling {mode}" for mode in modes - {known})
     if config.get("include_prompt") is False:

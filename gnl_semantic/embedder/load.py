@@ -24,7 +24,7 @@ def load_embedder(
     graph: str | None = None,
     prefix: str | None = None,
 ) -> OnnxEmbedder:
-    """Load a model.
+    """Load a model. This blocks: for about a second, the first time for three.
 
     Args:
         spec: 'local' or a full name of the built-in model; a model's folder; or a hub name 'owner/name'. A folder that

@@ -48,6 +48,9 @@ class OnnxEmbedder:
         candidate_threshold: Cosine below which two sentences are no candidates; None where nobody has measured it.
         threads: Of one run; by default as many as this process has CPUs, 4 at most.
 
+    Attributes:
+        warnings: What a person should know about the model; also written to the log.
+
     Raises:
         ModelNotFoundError: No folder, or a file missing in it.
         ModelInvalidError: Files that cannot be used.

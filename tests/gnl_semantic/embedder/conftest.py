@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -19,7 +20,9 @@ DIMENSION = 6
 
 @pytest.fixture(scope="session")
 def model_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("model-cache")
+    cache = tmp_path_factory.mktemp("model-cache")
+    yield cache
+    shutil.rmtree(cache)  # pytest would keep 150 MB of it for three more sessions.
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,8 @@ from gnl_semantic.embedder.builtin import DEFAULT, MODELS, ensure_builtin
 
 @pytest.fixture
 def cache(tmp_path):
-    return tmp_path / "cache"
+    yield tmp_path / "cache"
+    shutil.rmtree(tmp_path)
 
 
 def files(folder):
@@ -100,7 +101,7 @@ def test_a_truncated_model_is_built_again(cache, model_cache, whole):
 
 @pytest.mark.network_free
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_cold_start_uses_no_network_and_none_of_the_weights_packages_code(run, no_network):
+def test_cold_start_uses_no_network_and_none_of_the_weights_packages_code(run, no_network, cache):
     code = no_network + (
         "import asyncio, json, pathlib\n"
         "from gnl_semantic.embedder import load_embedder\n"

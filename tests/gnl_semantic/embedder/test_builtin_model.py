@@ -1,10 +1,13 @@
 """The vectors of the built-in model, for each graph that is shipped."""
 
 import json
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gnl_semantic.embedder import Embedder, Stamped, cosine
 from gnl_semantic.embedder.builtin import MODELS, ensure_builtin
@@ -106,6 +109,15 @@ def test_control_tokens_in_a_text_are_text(encode, token):
         assert ids[0] == 0
         assert ids[-1] == 2
         assert not {0, 1, 2, 3, 250001} & set(ids[1:-1])
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_has_ids_between_two_control_tokens(encode, text):
+    (ids,) = encode([text])
+    assert (ids[0], ids[-1]) == (0, 2)
+    assert not {0, 1, 2, 250001} & set(ids[1:-1])
+    assert encode([unicodedata.normalize("NFD", text)]) == [ids]
 
 
 async def test_a_control_token_does_not_vanish(q4):

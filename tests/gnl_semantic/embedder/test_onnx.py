@@ -248,6 +248,7 @@ def test_token_ids_beyond_the_graphs_table(tiny):
         ({"inputs": ("input_ids", "pixel_values")}, "wants the input pixel_values"),
         ({"files": {"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}}, "asks for pooling max"),
         ({"files": {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}}, "asks for pooling lasttoken"),
+        ({"files": {"1_Pooling/config.json": {"pooling_mode": ["cls", "mean"]}}}, "asks for pooling cls"),
         ({"files": {"1_Pooling/config.json": {"include_prompt": False}}}, "without the prompt"),
         ({"files": {"modules.json": [{"type": "sentence_transformers.models.Dense"}]}}, "asks for Dense"),
         ({"files": {"modules.json": "{"}}, r"modules\.json"),

@@ -60,6 +60,16 @@ def test_ids_and_control_tokens_through_transformers(tiny):
     assert [len(ids) for ids in encode(["pay " * 20])] == [6]
 
 
+def test_a_tokenizer_that_is_written_in_python(tiny):
+    # Its ids are code points; there is no compiled tokenizer behind it.
+    canine = {"tokenizer.json": None, "tokenizer_config.json": {"tokenizer_class": "CanineTokenizer"}}
+    encode = load_encoder(read_folder(tiny(files=canine), max_tokens=4, prefix="q"))
+    assert encode(["ab", "e\u0301clair"]) == [
+        [0xE000, ord("q"), ord("a"), 0xE001],
+        [0xE000, ord("q"), ord("é"), 0xE001],
+    ]
+
+
 def test_without_transformers_the_extra_is_named(tiny, monkeypatch):
     real = builtins.__import__
 
