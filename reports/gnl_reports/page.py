@@ -7,12 +7,13 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from functools import lru_cache
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnl_core.errors import ConfigError, MissingExtraError
-from gnl_reports.text import Html, shown, shown_value
+from gnl_reports.text import Html, plain, shown, shown_value
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -55,6 +56,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "lines": lambda text: shown(text, lines=True),
         "identity": shown_value,
+        "in_title": lambda text: Html(escape(plain(text))),
         "share": share,
         "share_near": share_near,
     }

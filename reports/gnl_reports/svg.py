@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
-from gnl_reports.text import Html
+from gnl_reports.text import Html, plain
 
 _DROPPED = frozenset({"metadata", "style", "title"})
 _REFERENCE = re.compile(r"(?<=url\(#)[^)]+|(?<=^#)[^;]+")
@@ -38,7 +38,7 @@ def themed(source: str, *, key: str, title: str, description: str, colours: Mapp
     )
     for place, (tag, text) in enumerate((("title", title), ("desc", description))):
         element = ET.Element(tag, {"id": f"{key}-{tag}"})
-        element.text = text
+        element.text = plain(text)
         root.insert(place, element)
     return Html(ET.tostring(root, encoding="unicode", short_empty_elements=False))
 

@@ -78,6 +78,11 @@ def shown_value(text: str) -> Html:
     return Html((_chip(" ", start) if start else "") + shown(inner) + (_chip(" ", end) if end else ""))
 
 
+def plain(text: str) -> str:
+    """Return the text, not yet escaped, with hidden characters named in brackets: for titles, which hold no markup."""
+    return "".join(f"[U+{ord(char):04X}]" if is_hidden(char) else char for char in text)
+
+
 def _chip(char: str, times: int) -> str:
     name = unicodedata.name(char, f"no name, category {unicodedata.category(char)}")
     count = f" ×{times}" if times > 1 else ""

@@ -251,14 +251,14 @@ def hostile(normal: ExamReport) -> ExamReport:
         fixtures=replace(
             normal.fixtures, name=image, set_id=svg, by_label={script: 300}, by_language={bidi: 300}, sampled_from=image
         ),
-        bars=tuple(replace(one, name=script + image) for one in normal.bars),
+        bars=tuple(replace(one, name=script + image + bidi) for one in normal.bars),
         groups={
             grouping: tuple(replace(one, name=script + bidi + image + "n" * 100) for one in groups)
             for grouping, groups in normal.groups.items()
         },
         worst_domain=script + bidi + image + "n" * 100,
         baselines=(
-            *(replace(one, name=image) for one in normal.baselines),
+            *(replace(one, name=image + bidi) for one in normal.baselines),
             replace(normal.baselines[0], name="$\\frac$"),
         ),
         repeat=replace(normal.repeat, what=script),

@@ -175,6 +175,8 @@ def test_hostile_texts_stay_texts(hostile, attacks) -> None:
         assert attack in text
     assert not set("\u202e\u202c\u2066\u2069\u200b\x00\x07\u00ad\ud83d") & set(html)
     assert "U+202E" in text
+    assert "<title>Failed: exam of &lt;script&gt;" in html
+    assert "[U+202E]" in html[html.index("<title>") : html.index("</title>")]
     html.encode("utf-8")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnl_reports.text import redacted, shown, shown_value
+from gnl_reports.text import plain, redacted, shown, shown_value
 
 anything = st.text(st.characters())  # control characters, private use and unassigned code points included
 surrogates = st.text(st.characters(categories=["Cs", "L"]))
@@ -61,6 +61,12 @@ def test_spaces_at_the_edges_of_a_value_are_content() -> None:
     assert "U+0020 ×3" in shown_value("   ")
     assert shown_value("AB 1") == "AB 1"
     assert shown_value("") == ""
+
+
+@given(anything | surrogates)
+def test_a_title_has_nothing_hidden_either(text: str) -> None:
+    assert not [c for c in plain(text) if unicodedata.category(c) in {"Cc", "Cf", "Co", "Cs", "Cn"}]
+    assert plain("a\u202eb") == "a[U+202E]b"
 
 
 def test_redaction_tells_length_and_hash_only() -> None:
