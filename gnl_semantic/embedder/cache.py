@@ -101,7 +101,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build(target: Path, build: Callable[[], dict[str, bytes]]) -> None:
-    # Whoever left these was killed: they are made under the lock only.
+    # Whoever left these was killed, since they are made under the lock only; their room may be needed.
     _remove_parts(target)
     _log.info("Building the model into %s; this happens once", target)
     part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))

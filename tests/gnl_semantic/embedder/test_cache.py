@@ -72,11 +72,16 @@ def test_a_damaged_folder_is_built_again(built, damage):
     assert sorted(file.name for file in built.parent.iterdir()) == [".m.lock", "m"]
 
 
-def test_what_a_killed_builder_left_is_removed(tmp_path):
+def test_what_a_killed_builder_left_makes_room_first(tmp_path):
     left = tmp_path / ".m.abcd.part"
     left.mkdir()
     (left / "model.onnx").write_bytes(b"half")
-    ensure_folder(tmp_path / "m", lambda: FILES)
+
+    def build():
+        assert not left.exists()
+        return FILES
+
+    ensure_folder(tmp_path / "m", build)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".m.lock", "m"]
 
 
