@@ -94,7 +94,7 @@ def _exam(ctx: click.Context, options: dict[str, Any]) -> int:
 
     files = _paths(options["fixtures"])
     out: Path = options["out"]
-    transcript: Path = options["transcript"] or out.with_name(f"{out.stem}.transcript.jsonl")
+    transcript: Path = options["transcript"] or out.parent / f"{out.stem}.transcript.jsonl"
     outputs = {"--out": out, "--transcript": transcript, "--html": options["html"], "--json": options["json_"]}
     check_outputs(outputs, inputs=[*files, *_recording(options["judge"])])
     if options["html"]:

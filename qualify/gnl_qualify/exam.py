@@ -128,13 +128,13 @@ def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
     cut = len(put.pairs) < len(fixtures.pairs)
     return Header(
         set_id=put.set_id,
-        set_name=put.name,
+        set_name=_kept(put.name),
         set_private=put.private,
         sampled_from=fixtures.set_id if cut else None,
         limit=settings.limit if cut else None,
         seed=settings.seed,
-        judge_model_id=judge.info.model_id,
-        judge_spec=judge.info.spec,
+        judge_model_id=_kept(judge.info.model_id),
+        judge_spec=_kept(judge.info.spec),
         judge_engine=judge.info.engine,
         judge_parameters=dict(judge.info.parameters),
         prompt_version=settings.prompt_version,
@@ -147,7 +147,7 @@ def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
         repeat_sample=settings.repeat_sample,
         repeats=settings.repeats,
         order_sample=settings.order_sample,
-        command=settings.command,
+        command=_kept(settings.command),
         started_at=_now(),
     )
 
@@ -213,7 +213,7 @@ async def _put(judge: Judge, question: Question, settings: Settings) -> Answer:
 
 
 def _kept(text: str) -> str:
-    """Return an answer as UTF-8 can hold it, cut where it is endless."""
+    """Return a stranger's text as UTF-8 can hold it (a file's name may not be), cut where it is endless."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_ANSWER else text[:MAX_ANSWER] + " … (cut)"
 

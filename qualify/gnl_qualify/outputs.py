@@ -62,7 +62,8 @@ def write_whole(path: Path, text: str) -> None:
     path = path.resolve()
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8")
+        # Half a character, which JSON can carry, must not cost the whole file.
+        draft.write_bytes(text.encode("utf-8", "replace"))
         draft.replace(path)
     except OSError as error:
         raise OutputPathError(f"{path}: cannot be written: {error.strerror}") from None
