@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from gnl_core.errors import ConfigError
 from gnl_semantic.embedder.builtin import DEFAULT, MODELS, ensure_builtin
 from gnl_semantic.embedder.folder import read_folder
 from gnl_semantic.embedder.hub import find_in_hub
@@ -39,18 +40,21 @@ def load_embedder(
         ModelNotFoundError: No such model here.
         ModelInvalidError: Its files cannot be used.
         ModelCacheError: The built-in model cannot be written to the cache folder.
+        ConfigError: `graph` or `prefix` for a built-in model.
         MissingExtraError: A package is not installed.
     """
     if spec == "local" or spec.startswith("local:"):
         model = MODELS.get(DEFAULT if spec == "local" else spec)
         if model is None:
             raise ModelNotFoundError(f"No built-in model {spec!r}; there are {', '.join(MODELS)}.", name=spec)
+        if graph or prefix is not None:
+            raise ConfigError(f"{spec!r} brings its own graph and prefix: leave graph and prefix to models in folders.")
         folder = ensure_builtin(model, cache_dir=cache_dir)
         return OnnxEmbedder(
             folder, model_id=model.model_id, candidate_threshold=model.candidate_threshold, threads=threads
         )
     path = Path(spec).expanduser()
-    if path.is_dir():
+    if spec and path.is_dir():
         return OnnxEmbedder(read_folder(path, graph=graph, prefix=prefix), threads=threads)
     if not _HUB_NAME.fullmatch(spec):
         raise ModelNotFoundError(

@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from gnl_core.errors import ConfigError
 from gnl_semantic.embedder import load_embedder
 from gnl_semantic.errors import ModelNotFoundError
 
@@ -114,8 +115,14 @@ def test_an_unknown_built_in_name_lists_the_known(tmp_path):
 @pytest.mark.parametrize("spec", ["", "nowhere", "/no/such/folder", "../x", "a/b/c", "owner/../x", "https://x/y"])
 def test_what_names_nothing_is_told(spec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelNotFoundError, match="No "):
+    with pytest.raises(ModelNotFoundError, match=f"No model {spec!r}"):
         load_embedder(spec)
+
+
+@pytest.mark.parametrize("option", [{"graph": "model.onnx"}, {"prefix": ""}])
+def test_the_built_in_model_takes_no_other_graph_or_prefix(option, tmp_path):
+    with pytest.raises(ConfigError, match="brings its own"):
+        load_embedder("local", cache_dir=tmp_path, **option)
 
 
 def test_a_folder_with_the_callers_graph_and_prefix(tiny):
