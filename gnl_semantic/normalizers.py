@@ -1,0 +1,122 @@
+"""Rules that may find two values to be one value written twice.
+
+The return type lets a normalizer say `match` or nothing. Each concludes from characters alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read, read_clean, values
+
+NormalizerSays: TypeAlias = Literal["match", "gray"]
+
+_SHORTEST_JOINED = 3
+"""Fewest digits of a block that is divided on the other side: '1/2' is not 12."""
+_LONG_REFERENCE = 6
+"""The same where the texts hold other numbers as well."""
+_UMLAUTS = frozenset("äöüåøæÄÖÜÅØÆ")
+_INVERTED = re.compile(
+    r"(?P<surname>[^\d,()]+),(?P<comma>[^\d,()]+) | (?P<before>[^,()]+)\((?P<bracket>[^\d,()]+)\)\s*", re.VERBOSE
+)
+_INVERTED_MARKS = frozenset(",()")
+
+
+def _punct_space(a: Reading, b: Reading) -> NormalizerSays:
+    """Match texts that differ in marks, case, punctuation and spacing; digits are never joined."""
+    if a.key != b.key:
+        return "gray"
+    return "match" if fold_key(a.tokens) == fold_key(b.tokens) else "gray"
+
+
+def _digit_value(a: Reading, b: Reading) -> NormalizerSays:
+    """Match numbers written with other padding or grouping: 0142 and 142, 1.250,00 and 1250."""
+    return "match" if a.key == b.key else "gray"
+
+
+def _digit_concat(a: Reading, b: Reading) -> NormalizerSays:
+    """Match a number written as one block with the same digits in several blocks.
+
+    One side must be a single block, so that there is one way to join: 2026-1-12 is not 2026-11-2. Between letters
+    that agree this holds block by block, but where the texts hold other numbers as well only long references are
+    joined: 'box 1/2 of 5' is not 'box 12 of 5'.
+    """
+    if a.letters != b.letters:
+        return "gray"
+    runs_a, runs_b = _runs(a.tokens), _runs(b.tokens)
+    if len(runs_a) != len(runs_b):
+        return "gray"
+    least = _LONG_REFERENCE if sum(isinstance(run, list) for run in runs_a) > 1 else _SHORTEST_JOINED
+    for run_a, run_b in zip(runs_a, runs_b, strict=True):
+        if isinstance(run_a, str) or isinstance(run_b, str):
+            if run_a != run_b:
+                return "gray"
+        elif values(run_a) != values(run_b) and not _joins(run_a, run_b, least):
+            return "gray"
+    return "match"
+
+
+def _joins(blocks_a: Sequence[str], blocks_b: Sequence[str], least: int) -> bool:
+    joined = "".join(blocks_a)
+    single = len(blocks_a) != len(blocks_b) and 1 in (len(blocks_a), len(blocks_b))
+    return single and len(joined) >= least and joined.isdigit() and joined == "".join(blocks_b)
+
+
+def _umlaut_digraph(a: Reading, b: Reading) -> NormalizerSays:
+    """Match ä, ö, ü, å, ø, æ with the digraphs that passports write for them (ICAO Doc 9303): Mueller and Müller."""
+    # A digraph is longer than its letter, and only the texts themselves still have the marks.
+    if len(a.letters) == len(b.letters) or _UMLAUTS.isdisjoint(a.source + b.source):
+        return "gray"
+    return "match" if read(a.source, digraphs=True).key == read(b.source, digraphs=True).key else "gray"
+
+
+def _inverted_entry(a: Reading, b: Reading) -> NormalizerSays:
+    """Match an inverted entry with its plain order: 'Doe, Jane' and 'Jane Doe', 'Note 12 (Acme)' and 'Acme Note 12'.
+
+    Only a comma or a final bracket that one text has and the other lacks says which part was moved. Any other order of
+    words stays gray: 'from A to B' and 'from B to A' hold the same words.
+    """
+    if all((mark in a.text) == (mark in b.text) for mark in ",("):
+        return "gray"
+    inverted = _inverted_key(a.text, b.text) == b.key
+    return "match" if inverted or _inverted_key(b.text, a.text) == a.key else "gray"
+
+
+def _inverted_key(text: str, plain: str) -> str | None:
+    found = _INVERTED.fullmatch(text)
+    if found is None or not _INVERTED_MARKS.isdisjoint(plain):
+        return None
+    bracket, comma = found["bracket"], found["comma"]
+    if bracket is not None:
+        return read_clean(f"{bracket} {found['before']}").key
+    return read_clean(f"{comma} {found['surname']}").key
+
+
+def _runs(found: Sequence[str]) -> list[str | list[str]]:
+    """Join neighbouring letters into one text and neighbouring numbers into one list."""
+    runs: list[str | list[str]] = []
+    letters = False
+    for token in found:
+        last = runs[-1] if runs else ""
+        if is_number(token):
+            if isinstance(last, list):
+                last.append(token)
+            else:
+                runs.append([token])
+        elif letters and is_letters(token):
+            runs[-1] = f"{last}{token}"
+        else:
+            runs.append(token)
+        letters = is_letters(token)
+    return runs
+
+
+NORMALIZERS: Mapping[str, Callable[[Reading, Reading], NormalizerSays]] = {
+    "punct-space": _punct_space,
+    "digit-value": _digit_value,
+    "digit-concat": _digit_concat,
+    "umlaut-digraph": _umlaut_digraph,
+    "inverted-entry": _inverted_entry,
+}
