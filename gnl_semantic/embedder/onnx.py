@@ -153,8 +153,7 @@ class _Graph:
     """One onnxruntime session: token ids in, unit vectors out."""
 
     def __init__(self, folder: ModelFolder, threads: int) -> None:
-        import onnxruntime  # noqa: PLC0415
-
+        onnxruntime = _onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -225,6 +224,21 @@ class _Graph:
         (found,) = self._session.run([self._output], feed)
         vectors = found if found.ndim == 2 else _pool(found, mask, self._pooling)
         return _unit(vectors, len(tokens))
+
+
+def _onnxruntime() -> Any:
+    """Import onnxruntime with its telemetry off, unless the user has set the variable.
+
+    Official builds (1.32 does, 1.20 did not on Linux) report events and a device id to their maker over HTTPS, and keep
+    both under the user's cache folder. Of an embedder nothing leaves the machine.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime  # noqa: PLC0415
+
+    if os.environ["ORT_DISABLE_TELEMETRY"] == "1":
+        # The variable came too late where somebody has imported it before us.
+        onnxruntime.disable_telemetry_events()
+    return onnxruntime
 
 
 def _pool(states: NDArray[Any], mask: NDArray[np.int64], pooling: str) -> NDArray[Any]:

@@ -60,7 +60,8 @@ def python(tmp_path):
     started = []
 
     def start(code, *arguments, **environment):
-        env = {**os.environ, "GNL_CACHE_DIR": str(tmp_path / "cache"), "HF_HUB_CACHE": str(tmp_path / "hub")}
+        inherited = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+        env = {**inherited, "GNL_CACHE_DIR": str(tmp_path / "cache"), "HF_HUB_CACHE": str(tmp_path / "hub")}
         process = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             env={**env, **{name: str(value) for name, value in environment.items()}},

@@ -115,6 +115,20 @@ def test_cold_start_uses_no_network_and_none_of_the_weights_packages_code(run, n
 
 
 @pytest.mark.network_free
+@pytest.mark.skipif(sys.platform != "linux", reason="the place is that of Linux")
+def test_onnxruntime_reports_nothing_to_its_maker(run, tiny, tmp_path):
+    # With its telemetry on, it keeps a device id and a queue of events under the user's cache folder.
+    code = (
+        "import asyncio, sys\n"
+        "from gnl_semantic.embedder import load_embedder\n"
+        "print(asyncio.run(load_embedder(sys.argv[1]).embed(['pay'])).shape)\n"
+    )
+    home = tmp_path / "home"
+    assert run(code, tiny(), HOME=home, XDG_CACHE_HOME=home / "cache") == "(1, 6)\n"
+    assert not list(home.rglob("*"))
+
+
+@pytest.mark.network_free
 def test_importing_the_package_loads_nothing_heavy(run):
     code = (
         "import sys, gnl_semantic.embedder\n"
