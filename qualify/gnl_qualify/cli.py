@@ -10,12 +10,13 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnl_core.errors import GnlError
+from gnl_core.errors import GnlError, MissingExtraError
 from gnl_qualify.terminal import complain, forgive_encoding, plain, tell
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def _exam(ctx: click.Context, options: dict[str, Any]) -> int:
     transcript: Path = options["transcript"] or out.parent / f"{out.stem}.transcript.jsonl"
     outputs = {"--out": out, "--transcript": transcript, "--html": options["html"], "--json": options["json_"]}
     check_outputs(outputs, inputs=[*files, *_recording(options["judge"])])
-    if options["html"]:
-        import gnl_reports.exam  # noqa: F401, PLC0415  # what it needs must be there before the exam, not after it
+    if options["html"] and not all(map(find_spec, ("jinja2", "matplotlib"))):
+        raise MissingExtraError("an HTML report", "qualify")
     fixtures = _load(files, "heldout")
     more = {"max_tokens": options["max_tokens"]} if options["max_tokens"] else {}
     judge = load_judge(
@@ -221,6 +222,21 @@ def calibrate(fixtures: tuple[str, ...], embedder: str, json_: Path | None) -> N
     if json_ is not None:
         write_whole(json_, json.dumps(table.to_json(), ensure_ascii=False, indent=2) + "\n")
     tell(render_table(table))
+
+
+@cli.command()
+@click.argument("report", type=_FILE)
+@click.option("--commit", required=True, help="Hash of the commit that was measured.")
+def sitting(report: Path, commit: str) -> None:
+    """Print the line of the ledger of sittings for REPORT, the JSON report of an exam."""
+    from gnl_qualify.errors import ReportInvalidError  # noqa: PLC0415
+    from gnl_qualify.sittings import sitting_line  # noqa: PLC0415
+
+    try:
+        line = sitting_line(json.loads(report.read_text(encoding="utf-8")), commit=commit)
+    except (OSError, ValueError, RecursionError, ReportInvalidError) as error:
+        raise ReportInvalidError(f"{report}: {error}") from None
+    tell(plain(line))
 
 
 def main(args: Sequence[str] | None = None) -> None:

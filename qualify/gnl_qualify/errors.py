@@ -4,6 +4,7 @@ GnlError
 └── ConfigError
     ├── PairUnusableError          a pair whose value identifies no job
     ├── OutputPathError            an output that cannot be written; raised before the exam is sat
+    ├── ReportInvalidError         a file that is no JSON report of an exam
     └── TranscriptError            a transcript that cannot be read
         └── TranscriptMismatchError    it records another exam than the one asked for
 """
@@ -23,6 +24,12 @@ class OutputPathError(ConfigError):
     """An output that cannot be written; raised before the exam is sat."""
 
     code = "output_unwritable"
+
+
+class ReportInvalidError(ConfigError):
+    """A file that is no JSON report of an exam."""
+
+    code = "report_invalid"
 
 
 class TranscriptError(ConfigError):

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gnl_fixtures import FixtureSet
+from gnl_qualify.errors import TranscriptMismatchError
 from gnl_qualify.evaluation import questions_for, report_of
 from gnl_qualify.issue import issue_certificate
 from gnl_qualify.plan import Question
@@ -49,6 +50,9 @@ class Settings:
         prompt_version: A version of `PROMPTS`.
         valid_days: Days to the certificate's expiry; None writes none.
         command: The command line as the report names it.
+
+    Raises:
+        ValueError: A number is out of its range.
     """
 
     seed: int = 1
@@ -61,6 +65,12 @@ class Settings:
     prompt_version: str = PROMPT_VERSION
     valid_days: int | None = None
     command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or not self.timeout_s > 0 or (self.limit is not None and self.limit < 1):
+            raise ValueError("concurrency and limit must be at least 1, timeout_s above 0")
+        if min(self.repeat_sample, self.repeats, self.order_sample) < 0:
+            raise ValueError("repeat_sample, repeats and order_sample must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,8 @@ async def sit_exam(
 ) -> Sitting:
     """Put the pairs to the judge, blind, and return what they show.
 
-    The judge is closed at the end. A cancelled exam leaves every answer so far in the transcript.
+    One attempt a question, as at run time. The judge is closed at the end. A cancelled exam leaves every answer so far
+    in the transcript.
 
     Args:
         judge: Whom to ask.
@@ -101,7 +112,7 @@ async def sit_exam(
         asked = _header(judge, fixtures, settings)
         paper, questions = questions_for(asked, fixtures)
         with (TranscriptWriter.resume if resume else TranscriptWriter.start)(transcript, asked) as writer:
-            open_questions = [question for question in questions if question.id not in writer.answers]
+            open_questions = _still_open(questions, writer, transcript)
             tick = progress(len(questions), len(questions) - len(open_questions)) if progress else None
             if open_questions and not judge.info.spec.startswith(_NO_WARM_UP):
                 await _warm_up(judge, settings)
@@ -150,6 +161,25 @@ def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
         command=_kept(settings.command),
         started_at=_now(),
     )
+
+
+def _still_open(questions: Iterable[Question], writer: TranscriptWriter, path: Path) -> list[Question]:
+    """Return the questions without an answer, once the answers that stand are known to be to these questions."""
+    asked = {question.id: question for question in questions}
+    for answer in writer.answers.values():
+        question = asked.get(answer.id)
+        if question is None or question.prompt_sha256 != answer.prompt_sha256:
+            raise TranscriptMismatchError(
+                f"{path}: item {answer.item}, round {answer.round} {answer.repeat} was asked in other words, by "
+                "another release or for another set: name a new file with --transcript"
+            )
+    still_open = [question for question in asked.values() if question.id not in writer.answers]
+    if still_open and writer.finished:
+        raise TranscriptMismatchError(
+            f"{path}: ends as if it were whole, but {len(still_open)} of {len(asked)} answers are missing: "
+            "name a new file with --transcript"
+        )
+    return still_open
 
 
 async def _warm_up(judge: Judge, settings: Settings) -> None:

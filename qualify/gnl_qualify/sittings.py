@@ -1,7 +1,7 @@
 """The ledger of sittings: how often built-in judges have been shown a published set.
 
 Every look at a held-out set uses some of it up, so that reports count the looks. The ledger is a Markdown table that
-people read; `python -m gnl_qualify.sittings REPORT.json` prints the line of a new sitting.
+people read; `gnl-semantic-qualify sitting REPORT.json` prints the line of a new sitting.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from gnl_core.canonical import digest
-from gnl_fixtures import LABELS
-from gnl_reports.model import ExamReport
+from gnl_core.errors import NotCanonicalError
+from gnl_qualify.errors import ReportInvalidError
 
 _SET_ID = re.compile(r"[0-9a-f]{16}")
 _SET_COLUMN = "set id"
+_KINDS = (("same",), ("different",), ("unsure",), ("unparsed",), ("error", "timeout"))
+"""What the ledger's column of counts adds up, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +54,31 @@ def count_sittings(set_id: str, *, private: bool) -> int | None:
     return None if sittings is None else len(sittings)
 
 
-def sitting_line(report: ExamReport, *, commit: str) -> str:
+def sitting_line(report: Mapping[str, Any], *, commit: str) -> str:
     """Return the ledger's line of a sitting, without a line break.
 
     Args:
-        report: The report of the sitting.
+        report: The JSON report of the sitting.
         commit: Hash of the commit that was measured.
+
+    Raises:
+        ReportInvalidError: It is no report of an exam.
     """
-    groups = {group.name: group.counts for group in report.groups["label"]}
-    counts = [groups[label] for label in LABELS if label in groups]
-    kinds = (
-        sum(c.same for c in counts),
-        sum(c.different for c in counts),
-        sum(c.unsure for c in counts),
-        sum(c.unparsed for c in counts),
-        sum(c.error + c.timeout for c in counts),
-    )
-    rates = [bar.rate for bar in report.bars]
-    cells = (
-        report.provenance.finished_at[:10],
-        report.fixtures.set_id,
-        report.judge.model_id,
-        digest(report.judge.parameters)[:16],
-        commit[:12],
-        "/".join(map(str, kinds)),
-        *(f"{rate.k}/{rate.n}" for rate in rates),
-        report.status,
-    )
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    try:
+        counts = [group["counts"] for group in report["groups"]["label"]]
+        cells = (
+            report["provenance"]["finished_at"][:10],
+            report["fixtures"]["set_id"],
+            report["judge"]["model_id"],
+            digest(report["judge"]["parameters"])[:16],
+            commit[:12],
+            "/".join(str(sum(c[kind] for c in counts for kind in kinds)) for kinds in _KINDS),
+            *(f"{bar['rate']['k']}/{bar['rate']['n']}" for bar in report["bars"]),
+            report["status"],
+        )
+        return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+    except (AttributeError, KeyError, TypeError, NotCanonicalError) as error:
+        raise ReportInvalidError(f"is no JSON report of an exam ({type(error).__name__}: {error})") from None
 
 
 def _shipped() -> Path | None:

@@ -187,7 +187,7 @@ class TranscriptWriter:
         self._file = file
         self.header = transcript.header
         self.answers: Mapping[QuestionId, Answer] = dict(transcript.answers)
-        self._finished = transcript.finished_at is not None
+        self.finished = transcript.finished_at is not None
 
     @classmethod
     def start(cls, path: Path, header: Header) -> Self:
@@ -240,9 +240,9 @@ class TranscriptWriter:
 
     def finish(self, finished_at: str) -> None:
         """Append the end row, unless it stands there already."""
-        if not self._finished:
+        if not self.finished:
             self._write(End(finished_at=finished_at))
-            self._finished = True
+            self.finished = True
 
     def _write(self, row: Header | Answer | End) -> None:
         line = row.model_dump_json().encode() + b"\n"

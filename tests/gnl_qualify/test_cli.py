@@ -53,7 +53,7 @@ def judge_file(desk, body):
     return "other.py"
 
 
-def test_a_pass_writes_everything_and_exits_0(sit, desk):
+def test_a_pass_writes_everything_and_exits_0(sit, desk, room):
     done = sit("--html", "rapor.html", "--json", "rapor.json", "--valid-days", "30")
     assert done.returncode == 0, done.stderr
     certificate = read_certificate(desk / "gnl-judge-cert.json")
@@ -61,6 +61,8 @@ def test_a_pass_writes_everything_and_exits_0(sit, desk):
     assert json.loads((desk / "rapor.json").read_text(encoding="utf-8"))["status"] == "provisional"
     assert "<html" in (desk / "rapor.html").read_text(encoding="utf-8")
     assert read_transcript(desk / "gnl-judge-cert.transcript.jsonl").finished_at
+    line = room.run("sitting", "rapor.json", "--commit", "c0ffee", cwd=desk).stdout
+    assert line.endswith(" | c0ffee | 20/20/0/0/0 | 10/10 | 0/10 | provisional |\n")
     assert {path.name for path in desk.iterdir()} == {
         "çiftler, bir.json", "yargıç.py", "gnl-judge-cert.json", "gnl-judge-cert.transcript.jsonl",
         "rapor.html", "rapor.json",
@@ -348,6 +350,8 @@ GOOD = ("--judge", "yargıç.py", "--model", "m", "--fixtures", "çiftler, bir.j
         (("verify", "x"), "--transcript"),
         (("verify", "x", "--transcript", "y"), "there is no certificate"),
         (("calibrate", "--fixtures", "gone.json"), "gone.json"),
+        (("sitting", "gone.json", "--commit", "c"), "gone.json"),
+        (("sitting", "yargıç.py", "--commit", "c"), "yargıç.py"),
         (("calibrate", "--embedder", "/no/such/model", "--fixtures", "çiftler, bir.json"), "/no/such/model"),
     ],
 )

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from gnl_qualify.errors import TranscriptMismatchError
 from gnl_qualify.exam import Settings, sit_exam
 from gnl_qualify.transcript import read_transcript
 from gnl_reports.model import to_json
@@ -267,3 +268,26 @@ async def test_an_endless_answer_is_cut_and_no_verdict(sit):
     sitting, _, path = await sit(lambda user: " " * 50_000 + "SAME")
     assert sitting.report.reasons[0].startswith("format failure")
     assert path.stat().st_size < 40 * 21_000
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda rows: [*rows[:5], *rows[8:]], "3 of 40 answers are missing"),
+        (lambda rows: [rows[0], rows[1].replace('"prompt_sha256":"', '"prompt_sha256":"0'), *rows[2:]], "other words"),
+        (lambda rows: [rows[0], rows[1].replace('"q00001"', '"q99999"'), *rows[2:-1]], "other words"),
+    ],
+)
+async def test_answers_to_other_questions_are_not_gone_on_with(sit, spoil, words):
+    _, _, path = await sit()
+    path.write_text("".join(spoil(path.read_text(encoding="utf-8").splitlines(keepends=True))), encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(TranscriptMismatchError, match=words):
+        await sit(resume=True)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"limit": 0}, {"timeout_s": 0.0}, {"repeats": -1}])
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match="must be"):
+        Settings(**wrong)

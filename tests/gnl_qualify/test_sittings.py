@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gnl_qualify.errors import ReportInvalidError
 from gnl_qualify.exam import Settings, sit_exam
 from gnl_qualify.sittings import count_sittings, sitting_line, sittings_of
+from gnl_reports.model import to_json
 
 LEDGER = """\
 # Sittings
@@ -50,7 +52,7 @@ async def test_a_new_line_fits_the_shipped_ledger_and_is_read_back(room, tmp_pat
         transcript=tmp_path / "t.jsonl",
     )
     report = sitting.report
-    line = sitting_line(report, commit="0123456789abcdef")
+    line = sitting_line(to_json(report), commit="0123456789abcdef")
     shipped = Path(__file__).parents[2] / "fixtures" / "SITTINGS.md"
     ledger = tmp_path / "SITTINGS.md"
     ledger.write_text(shipped.read_text(encoding="utf-8").rstrip("\n") + f"\n{line}\n", encoding="utf-8")
@@ -63,3 +65,9 @@ async def test_a_new_line_fits_the_shipped_ledger_and_is_read_back(room, tmp_pat
         "0/10",
         "provisional",
     )
+
+
+@pytest.mark.parametrize("report", [{}, {"groups": []}, [], {"groups": {"label": [{"counts": 1}]}}])
+def test_what_is_no_report_gives_no_line(report):
+    with pytest.raises(ReportInvalidError, match="no JSON report"):
+        sitting_line(report, commit="c")

@@ -1,0 +1,85 @@
+"""The report as text: every figure with its denominator, every stranger's text harmless."""
+
+from dataclasses import replace
+
+import pytest
+
+from gnl_qualify.exam import Settings, sit_exam
+from gnl_qualify.stats import rate
+from gnl_qualify.text_report import MAX_WRONG, percent, render_text
+
+
+ONCE = Settings(repeat_sample=0, order_sample=0)
+
+
+@pytest.fixture
+def report_of(room, tmp_path):
+    async def report_of(answer, fixtures=None, settings=ONCE):
+        judge = room.FunctionJudge(answer)
+        path = tmp_path / "t.jsonl"
+        return (await sit_exam(judge, fixtures or room.set_of(10), settings, transcript=path)).report
+
+    return report_of
+
+
+def test_a_rate_never_travels_without_its_denominator():
+    assert percent(rate(70, 75)) == "93.3 % (70/75)"
+    assert percent(rate(0, 0)) == "not measured (0/0)"
+
+
+async def test_kinds_of_silence_stand_beside_their_label(report_of, room):
+    def answer(user):
+        if "1001" in user:
+            return "UNSURE"
+        if "1002" in user:
+            return "hm"
+        if "1003" in user:
+            raise OSError
+        return room.truth(user)
+
+    text = render_text(await report_of(answer))
+    assert "near-miss       70.0 % (7/10); 1 unsure, 1 unparsed, 1 failed" in text
+
+
+async def test_a_sample_names_the_set_it_was_drawn_from(report_of, room):
+    whole = room.set_of(10)
+    text = render_text(await report_of(room.truth, whole, Settings(limit=20)))
+    assert f"(a sample of {whole.set_id}), 20 pairs" in text.splitlines()[0]
+
+
+async def test_reasons_come_before_figures_and_the_caveat_comes_last(report_of):
+    lines = render_text(await report_of(lambda user: "SAME")).splitlines()
+    assert lines[2] == "FAILED"
+    assert lines[3].startswith("  - near-miss false alarms is 1.000 (10/10")
+    assert next(i for i, line in enumerate(lines) if line.startswith("dup-exact")) > 3
+    assert "precision@suspend" in lines[-1]
+
+
+async def test_flips_are_told_with_their_interval(report_of, room):
+    text = render_text(await report_of(room.truth, settings=Settings(repeat_sample=20, order_sample=20)))
+    assert "asked again: 0.0 % (0/20) changed their answer, 95 % interval [0.0, 16.1] %, 20 pairs asked" in text
+    assert "records in reverse order: 0.0 % (0/20) changed their answer" in text
+
+
+async def test_wrong_pairs_are_listed_on_a_fail_only_and_cut(report_of, room):
+    failed = await report_of(lambda user: "SAME", room.set_of(15))
+    listed = render_text(failed).partition("answered wrong (30):\n")[2].splitlines()
+    assert len([line for line in listed if line.startswith(("  near", "  unre"))]) == MAX_WRONG
+    assert "  ... and 10 more" in render_text(failed)
+    assert "answered wrong" not in render_text(replace(failed, status="provisional"))
+
+
+async def test_long_and_hostile_texts_are_cut_and_spelt_out(report_of, room):
+    report = await report_of(lambda user: "\x1b[2J" + "x" * 9000)
+    hostile = replace(report.wrong[0], a="\u202e" + "y" * 9000, domain="\x9b", id="\r\n")
+    text = render_text(replace(report, wrong=(hostile,), worst_domain=None))
+    assert not set(text) & set("\x1b\x9b\u202e\r")
+    assert "\\u202eyyy" in text
+    assert max(map(len, text.splitlines())) < 700
+
+
+async def test_no_measured_call_gives_no_latency(report_of):
+    def fail(user):
+        raise OSError
+
+    assert "latency" not in render_text(await report_of(fail))
