@@ -229,7 +229,7 @@ class _Graph:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry off, unless the user has set the variable.
 
-    Official builds (1.32 does, 1.20 did not on Linux) report events and a device id to their maker over HTTPS, and keep
+    Official builds (1.32 on Linux, for one) report events and a device id to their maker over HTTPS, and keep
     both under the user's cache folder. Of an embedder nothing leaves the machine.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
