@@ -1,9 +1,10 @@
 """Text as the rule ladder reads it: folded characters, tokens, and numbers by value.
 
 A text becomes a list of tokens, each a plain string whose first character says what it is: a run of letters ('tv'), a
-number as it was written ('0142', '1.5', '4.12.0'), or a symbol that carries meaning ('%', '€', a plus after a letter).
-Everything else only separates. Marks that writers leave out are dropped (Latin and Greek diacritics, Arabic and Hebrew
-points); marks that make another letter stay (Japanese voicing, Indic vowels, the breve of й).
+number as it was written ('0142', '1.5', '4.12.0'), or something that means only itself: a symbol ('%', '€', a plus
+after a letter), an e-mail address with its dots. Everything else only separates. Marks that writers leave out are
+dropped (Latin and Greek diacritics, Arabic and Hebrew points); marks that make another letter stay (Japanese voicing,
+Indic vowels, the breve of й).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _TOKEN = re.compile(
       (?<![\w.,/-]) (?P<first>\d{{1,2}}) (?P<sep>[./-]) (?P<second>\d{{1,2}}) (?P=sep) (?P<year>(?:19|20)\d\d)
           (?! \d | [.,/-]\d )                                # a date with its year last
     | (?<![\w.,/-]) (?P<ymd>(?:19|20)\d\d\.\d{{1,2}}\.\d{{1,2}}) (?! \d | [.,/-]\d )
+    | (?<![\w.+-]) (?P<address>[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+)
+    | (?<![\w.,/]) (?P<fraction>[.,]\d+)                      # .5, which is not 5
     | \d+(?:[.,]\d+)*
     | [{_LETTER}]+
     | \x02[0-9a-f]+ | \x03\d+                                # what clean() wrote for a symbol, and a list entry
@@ -35,14 +38,16 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(rf"\d+(?:[.,]\d+)*|[{_LETTER}]+")
-_RICH = frozenset("%$^<>+#\"'\x02\x03")
-_RICH_DIGITS = re.compile(r"-(?!\w) | -(?<![^\s(]-)(?=[.,\d]) | \d[./-](?:19|20)\d\d | \d{4}\.\d", re.VERBOSE)
+_RICH = frozenset("%$^<>+#@\"'\x02\x03")
+_RICH_DIGITS = re.compile(
+    r"-(?!\w) | -(?<![^\s(]-)(?=[.,\d]) | [.,](?<![\w.,/].)(?=\d) | \d[./-](?:19|20)\d\d | \d{4}\.\d", re.VERBOSE
+)
 """What needs the whole of `_TOKEN`; most texts have none of it, and `_PLAIN` reads them in half the time."""
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:([.,])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
 _SAME_LETTER = {"ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه", "ٱ": "ا"}
 """Letters that the keyboards and habits of one script exchange: Farsi and Arabic ye and kaf, final forms."""
 _SYMBOL_AS = {
-    "×": "x", "−": "-", "→": ">", "⇒": ">", "➔": ">", "➜": ">", "⟶": ">", "←": "<", "⇐": "<", "⟵": "<",
+    "−": "-", "→": ">", "⇒": ">", "➔": ">", "➜": ">", "⟶": ">", "←": "<", "⇐": "<", "⟵": "<",
     "′": "'", "″": '"', "’": "'", "”": '"', "٪": "%", "٫": ".", "٬": ",", "،": ",", "~": " \x027e ",
 }  # fmt: skip
 _NO_MEANING = frozenset("°®©|`=¦´¨¬˜¯¸゛゜")
@@ -117,9 +122,10 @@ def clean(text: str, *, digraphs: bool = False) -> str:
     """
     if text.isascii() and text.isprintable() and "~" not in text:
         return text.lower()
-    if digraphs:
-        text = fold_case(text).translate(_DIGRAPHS)
-    return unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
+    text = fold_case(text).translate(_DIGRAPHS) if digraphs else unicodedata.normalize("NFKC", text)
+    if "×" in text and any(map(str.isdigit, text)):
+        text = text.replace("×", "x")  # by itself it is no letter
+    return text.translate(_CHARACTERS)
 
 
 def tokens(text: str) -> list[str]:
@@ -135,6 +141,10 @@ def tokens(text: str) -> list[str]:
                 found.append(">" if arrow == "forward" else "<")
             case "ymd":
                 found.extend(match.group().split("."))
+            case "address":
+                found.append(f"\x04{match.group()}")
+            case "fraction":
+                found.append(f"0{match.group()}")
             case _:
                 found.extend(_date(match))
     return found

@@ -16,7 +16,8 @@ NormalizerSays: TypeAlias = Literal["match", "gray"]
 _SHORTEST_JOINED = 3
 """Fewest digits of a block that is divided on the other side: '1/2' is not 12."""
 _LONG_REFERENCE = 6
-"""The same where the texts hold other numbers as well."""
+"""The same where the texts hold other numbers as well, or one that may be a ratio or a time."""
+_RATIO = re.compile(r"\d[:/]\d")
 _UMLAUTS = frozenset("äöüåøæÄÖÜÅØÆ")
 _INVERTED = re.compile(
     r"(?P<surname>[^\d,()]+),(?P<comma>[^\d,()]+) | (?P<before>[^,()]+)\((?P<bracket>[^\d,()]+)\)\s*", re.VERBOSE
@@ -40,15 +41,16 @@ def _digit_concat(a: Reading, b: Reading) -> NormalizerSays:
     """Match a number written as one block with the same digits in several blocks.
 
     One side must be a single block, so that there is one way to join: 2026-1-12 is not 2026-11-2. Between letters
-    that agree this holds block by block, but where the texts hold other numbers as well only long references are
-    joined: 'box 1/2 of 5' is not 'box 12 of 5'.
+    that agree this holds block by block, but where the texts hold other numbers as well, or a ratio, only long
+    references are joined: 'box 1-24 of 5' is not 'box 124 of 5', nor 1:10 110.
     """
     if a.letters != b.letters:
         return "gray"
     runs_a, runs_b = _runs(a.tokens), _runs(b.tokens)
     if len(runs_a) != len(runs_b):
         return "gray"
-    least = _LONG_REFERENCE if sum(isinstance(run, list) for run in runs_a) > 1 else _SHORTEST_JOINED
+    others = sum(isinstance(run, list) for run in runs_a) > 1 or _RATIO.search(a.text) or _RATIO.search(b.text)
+    least = _LONG_REFERENCE if others else _SHORTEST_JOINED
     for run_a, run_b in zip(runs_a, runs_b, strict=True):
         if isinstance(run_a, str) or isinstance(run_b, str):
             if run_a != run_b:

@@ -29,6 +29,7 @@ def key(text: str) -> str:
         ("05.04.2026", ["5.4.2026"]),
         ("05/04/2026", ["05", "04", "2026"]),
         ("99.99.2026", ["99.99.2026"]),
+        ("a.b_c@x.example .5 no.5 1,5", ["\x04a.b_c@x.example", "0.5", "no", "5", "1,5"]),
         ("", []),
         ("--- !!", []),
     ],
@@ -150,7 +151,12 @@ def test_a_key_never_joins_digits() -> None:
 def test_any_text_has_tokens_of_three_kinds(text: str) -> None:
     for token in tokens(clean(text)):
         assert token
-        assert token[0] in "0123456789%$^+#-<>'\"\x02" or token[0] >= "a"
+        assert token[0] in "0123456789%$^+#-<>'\"\x02\x04" or token[0] >= "a"
+
+
+@given(st.one_of(st.text(), st.text("a7-., (/2026'x ")))
+def test_plain_texts_read_as_rich_ones_do(text: str) -> None:
+    assert tokens(clean(text) + " %") == [*tokens(clean(text)), "%"]
 
 
 @given(st.text())
