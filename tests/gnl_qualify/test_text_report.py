@@ -8,7 +8,6 @@ from gnl_qualify.exam import Settings, sit_exam
 from gnl_qualify.stats import rate
 from gnl_qualify.text_report import MAX_WRONG, percent, render_text
 
-
 ONCE = Settings(repeat_sample=0, order_sample=0)
 
 
