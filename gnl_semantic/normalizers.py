@@ -9,14 +9,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read, read_clean, values
+from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read, read_clean
 
 NormalizerSays: TypeAlias = Literal["match", "gray"]
 
 _SHORTEST_JOINED = 3
 """Fewest digits of a block that is divided on the other side: '1/2' is not 12."""
 _LONG_REFERENCE = 6
-"""The same where the texts hold other numbers as well, or one that may be a ratio or a time."""
+"""The same where one of the texts may write a ratio or a time."""
+_NUMBERS = "0"
 _RATIO = re.compile(r"\d[:/]\d")
 _UMLAUTS = frozenset("äöüåøæÄÖÜÅØÆ")
 _INVERTED = re.compile(
@@ -40,30 +41,19 @@ def _digit_value(a: Reading, b: Reading) -> NormalizerSays:
 def _digit_concat(a: Reading, b: Reading) -> NormalizerSays:
     """Match a number written as one block with the same digits in several blocks.
 
-    One side must be a single block, so that there is one way to join: 2026-1-12 is not 2026-11-2. Between letters
-    that agree this holds block by block, but where the texts hold other numbers as well, or a ratio, only long
-    references are joined: 'box 1-24 of 5' is not 'box 124 of 5', nor 1:10 110.
+    One text must hold that one block and no other number, so that there is one way to join: 2026-1-12 is not
+    2026-11-2. A ratio or a time is joined only where it is as long as a reference: 1:10 is not 110.
     """
     if a.letters != b.letters:
         return "gray"
-    runs_a, runs_b = _runs(a.tokens), _runs(b.tokens)
-    if len(runs_a) != len(runs_b):
-        return "gray"
-    others = sum(isinstance(run, list) for run in runs_a) > 1 or _RATIO.search(a.text) or _RATIO.search(b.text)
-    least = _LONG_REFERENCE if others else _SHORTEST_JOINED
-    for run_a, run_b in zip(runs_a, runs_b, strict=True):
-        if isinstance(run_a, str) or isinstance(run_b, str):
-            if run_a != run_b:
-                return "gray"
-        elif values(run_a) != values(run_b) and not _joins(run_a, run_b, least):
-            return "gray"
-    return "match"
-
-
-def _joins(blocks_a: Sequence[str], blocks_b: Sequence[str], least: int) -> bool:
+    blocks_a, blocks_b = (list(filter(is_number, text.tokens)) for text in (a, b))
     joined = "".join(blocks_a)
     single = len(blocks_a) != len(blocks_b) and 1 in (len(blocks_a), len(blocks_b))
-    return single and len(joined) >= least and joined.isdigit() and joined == "".join(blocks_b)
+    if not (single and joined.isdigit() and joined == "".join(blocks_b)):
+        return "gray"
+    least = _LONG_REFERENCE if _RATIO.search(a.text) or _RATIO.search(b.text) else _SHORTEST_JOINED
+    same_rest = _without_numbers(a.tokens) == _without_numbers(b.tokens)
+    return "match" if same_rest and len(joined) >= least else "gray"
 
 
 def _umlaut_digraph(a: Reading, b: Reading) -> NormalizerSays:
@@ -96,23 +86,18 @@ def _inverted_key(text: str, plain: str) -> str | None:
     return read_clean(f"{comma} {found['surname']}").key
 
 
-def _runs(found: Sequence[str]) -> list[str | list[str]]:
-    """Join neighbouring letters into one text and neighbouring numbers into one list."""
-    runs: list[str | list[str]] = []
-    letters = False
+def _without_numbers(found: Sequence[str]) -> list[str]:
+    """Return the tokens with letters joined and each run of numbers as one place."""
+    rest: list[str] = []
     for token in found:
-        last = runs[-1] if runs else ""
         if is_number(token):
-            if isinstance(last, list):
-                last.append(token)
-            else:
-                runs.append([token])
-        elif letters and is_letters(token):
-            runs[-1] = f"{last}{token}"
+            if not rest or rest[-1] != _NUMBERS:
+                rest.append(_NUMBERS)
+        elif rest and is_letters(token) and is_letters(rest[-1]):
+            rest[-1] += token
         else:
-            runs.append(token)
-        letters = is_letters(token)
-    return runs
+            rest.append(token)
+    return rest
 
 
 NORMALIZERS: Mapping[str, Callable[[Reading, Reading], NormalizerSays]] = {
