@@ -21,6 +21,7 @@ table: $(VENV)/.installed-qualify
 # An exam that is failed is a result: only one that could not be sat stops the command.
 exam: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
+	@rm -f $(OUT)/transcript.jsonl
 	@echo "== The rule ladder sits the blind exam on the held-out set (the floor to beat: FAILED is the expected verdict)"
 	@$(PY) -m gnl_qualify --judge builtin:ladder --out $(OUT)/gnl-judge-cert.json --transcript $(OUT)/transcript.jsonl \
 		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
