@@ -1,0 +1,42 @@
+"""The README's examples run as they stand, and its commands exist."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gnl_qualify.cli import cli
+from gnl_semantic.errors import CertificateMissingError
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_judge_of_the_readme_sits_the_exam(tmp_path):
+    judge = "async def my_model(system, user):\n    return 'UNSURE'\n\n" + JUDGE
+    (tmp_path / "my_judge.py").write_text(judge, encoding="utf-8")
+    out = ["--out", str(tmp_path / "cert.json"), "--limit", "20"]
+    done = CliRunner().invoke(cli, ["--judge", str(tmp_path / "my_judge.py"), "--model", "m", *out])
+    assert done.exit_code == 1
+    assert "paraphrase recall" in done.stdout
+
+
+async def test_the_library_example_runs_to_the_certificate(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNL_CACHE_DIR", str(tmp_path / "cache"))
+    space = {"path": tmp_path / "no-certificate.json"}
+    code = compile(LIBRARY, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with pytest.raises(CertificateMissingError):
+        await eval(code, space)
+    assert space["vectors"].shape == (2, 384)
+    assert space["evaluate"](space["a"].values, space["b"].values, space["Rules"]()).outcome == "match"
+
+
+@pytest.mark.parametrize("line", re.findall(r"\.venv/bin/gnl-semantic-qualify (.*)", README))
+def test_every_option_named_is_one_of_the_programs(line):
+    words = shlex.split(line.split(" # ")[0], comments=True)
+    command = cli.commands[words[0]] if words and words[0] in cli.commands else cli
+    known = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
