@@ -67,6 +67,9 @@ def test_an_id_in_two_files_names_both(tmp_path):
         ({"b": None}, ["'b'"]),
         ({"b": "x" * 10_001}, ["'b'", "10000"]),
         ({"a": "\ud800"}, ["'a'", "unicode"]),
+        ({"a": "x\0y"}, ["'p1'", "'a'"]),
+        ({"b": "x\0near-miss\x01t\0y\0z"}, ["'p1'", "'b'"]),
+        ({"tool_name": "x\x01"}, ["tool"]),
         ({"id": ""}, ["pair 0", "'id'"]),
         ({"extra": 1}, ["'extra'"]),
         ({"phenomena": ["colour"]}, ["'phenomena'", "'colour'", "dup-paraphrase", "word-order"]),
@@ -102,6 +105,7 @@ def test_a_missing_field_is_named(tmp_path, missing):
         (b"[1]", ["'v'"]),
         (b"\xff\xfe", ["byte 0", "UTF-8"]),
         (b"[" * 100_000, ["nested"]),
+        (b'{"v": 1, "pairs": [' + b"9" * 5_000 + b"]}", ["digits"]),
     ],
 )
 def test_a_broken_file_says_where(content, words):
