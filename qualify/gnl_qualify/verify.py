@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from gnl_core.errors import NotCanonicalError
 from gnl_fixtures import FixtureSet, load_shipped
 from gnl_qualify.errors import TranscriptError
 from gnl_qualify.evaluation import questions_for, report_of
@@ -74,11 +75,15 @@ def _read(path: Path) -> tuple[Certificate, Mapping[str, object]]:
     except (ValueError, RecursionError) as error:
         raise CertificateUnreadableError(f"{path}: is no JSON: {error}") from None
     try:
-        return Certificate.model_validate(raw), raw
+        certificate = Certificate.model_validate(raw)
+        certificate.content_sha256()
+    except (NotCanonicalError, RecursionError) as error:
+        raise CertificateUnreadableError(f"{path}: cannot be hashed: {error}") from None
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in fault["loc"])
         raise CertificateUnreadableError(f"{path}: is no certificate: field '{field}': {fault['msg']}") from None
+    return certificate, raw
 
 
 def _shipped(header: Header, path: Path) -> FixtureSet:
@@ -91,9 +96,16 @@ def _shipped(header: Header, path: Path) -> FixtureSet:
 
 
 def _header_faults(header: Header, whole: FixtureSet) -> Iterator[str]:
-    put = limited(whole, header.limit, seed=header.seed).set_id
-    if put != header.set_id:
-        yield f"transcript, field set_id: {header.set_id}, the fixtures give {put}"
+    put = limited(whole, header.limit, seed=header.seed)
+    cut = len(put.pairs) < len(whole.pairs)
+    stated = {
+        "set_id": put.set_id,
+        "sampled_from": whole.set_id if cut else None,
+        "set_private": whole.private,
+    }
+    for field, value in stated.items():
+        if getattr(header, field) != value:
+            yield f"transcript, field {field}: {getattr(header, field)}, the fixtures give {value}"
     prompt = PROMPTS[header.prompt_version].sha256
     if prompt != header.prompt_sha256:
         yield f"transcript, field prompt_sha256: {header.prompt_sha256}, this release renders {prompt}"

@@ -152,10 +152,28 @@ async def test_answers_of_another_prompt_or_item_are_named(passed):
     assert [line for line in found if "1 of " in line and "no answer" in line]
 
 
+@pytest.mark.parametrize(("field", "value"), [("sampled_from", None), ("set_private", False)])
+async def test_a_transcript_that_hides_where_its_pairs_come_from_is_found(passed, field, value):
+    fixtures, path, transcript, _ = passed
+    change_row(transcript, 0, **{field: value})
+    (found,) = verify_certificate(path, transcript, fixtures)
+    assert found.startswith(f"transcript, field {field}: {value}, the fixtures give ")
+
+
+async def test_a_certificate_too_deep_to_hash_is_an_error(passed):
+    fixtures, path, transcript, _ = passed
+    deep = 0
+    for _ in range(600):
+        deep = [deep]
+    edit(path, lambda raw: raw["judgeParameters"].update(n=deep))
+    with pytest.raises(CertificateUnreadableError, match="cannot be hashed"):
+        verify_certificate(path, transcript, fixtures)
+
+
 async def test_other_fixtures_are_named(passed, room):
     _, path, transcript, _ = passed
-    (found,) = verify_certificate(path, transcript, room.set_of(31))
-    assert found.startswith("transcript, field set_id: ")
+    found = verify_certificate(path, transcript, room.set_of(31))
+    assert [line.partition(":")[0] for line in found] == ["transcript, field set_id", "transcript, field sampled_from"]
 
 
 async def test_without_fixtures_an_unknown_set_says_what_to_give(passed):
