@@ -9,7 +9,7 @@ from gnl_qualify.items import identity_of
 from gnl_qualify.scoring import FALSE_ALARM_LABEL, RECALL_LABEL
 from gnl_qualify.stats import rate
 from gnl_reports.model import Baseline
-from gnl_semantic.ladder import Rules, evaluate
+from gnl_semantic.ladder import evaluate
 
 ALWAYS_SAME = "always same"
 ALWAYS_DIFFERENT = "always different"
@@ -33,4 +33,4 @@ def baselines_of(pairs: Sequence[Pair]) -> tuple[Baseline, ...]:
 
 
 def _matches(pair: Pair) -> bool:
-    return evaluate(identity_of(pair, "a").values, identity_of(pair, "b").values, Rules()).outcome == "match"
+    return evaluate(identity_of(pair, "a").values, identity_of(pair, "b").values).outcome == "match"

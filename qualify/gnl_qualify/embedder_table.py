@@ -6,15 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from gnl_core.errors import MissingExtraError
 from gnl_fixtures import LABELS, FixtureSet, Pair
 from gnl_qualify.items import identity_of
 from gnl_qualify.stats import rate
 from gnl_semantic.embedder.port import Embedder
-from gnl_semantic.ladder import Rules, evaluate
+from gnl_semantic.ladder import evaluate
 from gnl_semantic.rate import Rate
+
+try:
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+except ImportError:
+    # Raised when the table is asked for, not after every text was embedded.
+    raise MissingExtraError("calibrating", "qualify") from None
 
 LEVELS = (0.60, 0.80, 0.85, 0.90)
 """Cosines at or above which the share of pairs is given; the first is the candidate threshold of unknown embedders."""
@@ -132,10 +137,6 @@ def _cosine_row(label: str, cosines: np.ndarray) -> CosineRow:
 
 
 def _auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
-    try:
-        from sklearn.metrics import roc_auc_score  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("calibrating", "qualify") from None
     if not len(positive) or not len(negative):
         return None
     truth = np.concatenate([np.ones(len(positive)), np.zeros(len(negative))])
@@ -145,7 +146,7 @@ def _auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
 def _rung(pair: Pair) -> str:
     """Return where the runtime's order of rungs stops with this pair."""
     a, b = identity_of(pair, "a").values, identity_of(pair, "b").values
-    return "identity" if a == b else evaluate(a, b, Rules()).outcome
+    return "identity" if a == b else evaluate(a, b).outcome
 
 
 def _ladder_rows(rungs: Iterable[tuple[Pair, str]], name: Callable[[Pair], str]) -> tuple[LadderRow, ...]:
