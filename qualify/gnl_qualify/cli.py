@@ -285,7 +285,7 @@ def _object(text: str | None) -> dict[str, object] | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"--extra-body: is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise click.BadParameter(f"--extra-body: is {type(value).__name__}, must be a JSON object")

@@ -27,11 +27,15 @@ def plain(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """Write to standard output; a reader that has gone (`| head`) is no error."""
+    """Write to standard output; a reader that has gone (`| head`) is no error, a full disk is told."""
+    if sys.stdout is None:
+        return
     try:
         click.echo(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            complain(f"standard output cannot be written: {error.strerror}")
         # Python flushes once more at exit, into whatever is open then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

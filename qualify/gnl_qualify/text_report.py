@@ -14,8 +14,8 @@ MAX_TEXT = 100
 """Characters of one text that are listed."""
 
 CAVEAT = (
-    "All pairs were made up for the exam. These figures say how this judge did on them, not how it will do on your\n"
-    "traffic: watch precision@suspend there, the share of its questions that your own people confirm."
+    "These figures say how this judge did on {pairs}, not how it will do on your traffic:\n"
+    "watch precision@suspend there, the share of its questions that your own people confirm."
 )
 
 
@@ -54,7 +54,7 @@ def _lines(report: ExamReport) -> Iterator[str]:
         if len(report.wrong) > MAX_WRONG:
             yield f"  ... and {len(report.wrong) - MAX_WRONG} more (all of them with --html or --json)"
     yield ""
-    yield CAVEAT
+    yield CAVEAT.format(pairs="pairs of your own" if fixtures.private else "published pairs that were made up")
 
 
 def percent(rate: Rate) -> str:

@@ -96,6 +96,7 @@ def test_a_fail_exits_1_names_the_wrong_pairs_and_writes_all_but_the_certificate
     assert len([line for line in listed if ": expected different, answered same" in line]) == 20
     assert [line for line in listed if "and 10 more" in line]
     assert CAVEAT in done.stdout.splitlines()[-1]
+    assert "on pairs of your own," in done.stdout.splitlines()[-2]
 
 
 def test_a_fail_leaves_an_earlier_certificate_and_says_whose_it_is(sit, desk):
@@ -232,6 +233,18 @@ def test_a_reader_that_leaves_early_costs_nothing(room, desk):
     assert "Broken" not in (desk / "err.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("to", "told"), [(">/dev/full", "standard output cannot be written"), (">&-", "certificate")])
+def test_a_report_that_cannot_be_shown_leaves_the_exit_status_to_the_exam(room, desk, to, told):
+    command, options = room.program("--judge", "yargıç.py", "--model", "m", "--fixtures", "çiftler, bir.json")
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {to}', "bash", *command], cwd=desk, capture_output=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (desk / "gnl-judge-cert.json").exists()
+
+
 def test_escapes_in_foreign_texts_never_reach_the_terminal(sit, desk):
     pairs = [
         {"id": f"p{i}\x1b]0;owned\x07", "domain": "d\x9b2J", "tool_name": "t", "label": "near-miss",
@@ -346,6 +359,7 @@ GOOD = ("--judge", "yargıç.py", "--model", "m", "--fixtures", "çiftler, bir.j
         ((*GOOD, "--resume"), "no transcript to resume"),
         ((*GOOD, "--extra-body", "{"), "no JSON"),
         ((*GOOD, "--extra-body", "[1]"), "must be a JSON object"),
+        ((*GOOD, "--extra-body", "[" * 100_000), "no JSON"),
         ((*GOOD, "verify", "x", "--transcript", "y"), "belongs to the exam"),
         (("verify", "x"), "--transcript"),
         (("verify", "x", "--transcript", "y"), "there is no certificate"),
