@@ -14,7 +14,7 @@ from pathlib import Path
 from gnl_fixtures import FixtureSet
 from gnl_qualify.errors import TranscriptMismatchError
 from gnl_qualify.evaluation import questions_for, report_of
-from gnl_qualify.issue import issue_certificate
+from gnl_qualify.issue import MAX_VALID_DAYS, issue_certificate
 from gnl_qualify.plan import Question
 from gnl_qualify.sample import limited
 from gnl_qualify.transcript import MAX_ANSWER, Answer, Header, TranscriptWriter, read_transcript
@@ -71,6 +71,8 @@ class Settings:
             raise ValueError("concurrency and limit must be at least 1, timeout_s above 0")
         if min(self.repeat_sample, self.repeats, self.order_sample) < 0:
             raise ValueError("repeat_sample, repeats and order_sample must be at least 0")
+        if self.valid_days is not None and not 1 <= self.valid_days <= MAX_VALID_DAYS:
+            raise ValueError(f"valid_days must lie in 1..{MAX_VALID_DAYS}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self
@@ -193,7 +194,8 @@ class TranscriptWriter:
     def start(cls, path: Path, header: Header) -> Self:
         """Open a new transcript.
 
-        A finished one of the same name is kept as '<name>.previous', for a certificate may rest on it.
+        A finished one of the same name is kept as '<name>.previous' (then '.previous.2' …), for a certificate may rest
+        on it.
 
         Raises:
             TranscriptError: The file holds an unfinished exam or anything else, or cannot be written.
@@ -279,7 +281,8 @@ def _make_way(path: Path) -> None:
             f"{path}: holds an exam that was broken off: go on with --resume, remove it, "
             "or name another with --transcript"
         )
-    path.replace(path.with_name(path.name + ".previous"))
+    kept = (f"{path.name}.previous{f'.{number}' if number > 1 else ''}" for number in count(1))
+    path.replace(next(spare for spare in map(path.with_name, kept) if not spare.exists()))
 
 
 def _locked(path: Path) -> FileIO:

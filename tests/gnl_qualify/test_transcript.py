@@ -145,10 +145,12 @@ def test_a_finished_one_is_kept_beside_the_new_one(path):
     with TranscriptWriter.start(path, header()) as writer:
         writer.finish(NOW)
     before = path.read_bytes()
-    with TranscriptWriter.start(path, header(seed=2)):
+    with TranscriptWriter.start(path, header(seed=2)) as writer:
+        writer.finish(NOW)
+    with TranscriptWriter.start(path, header(seed=3)):
         pass
     assert path.with_name(path.name + ".previous").read_bytes() == before
-    assert read_transcript(path).header.seed == 2
+    assert [read_transcript(path.with_name(path.name + end)).header.seed for end in (".previous.2", "")] == [2, 3]
 
 
 def lines(path):
