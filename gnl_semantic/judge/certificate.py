@@ -66,7 +66,10 @@ class _Part(BaseModel):
 
 
 class CertifiedRate(_Part):
-    """A rate as certified: k of n, its two-sided 95 % Wilson interval, its one-sided 95 % Clopper-Pearson bound."""
+    """A rate as certified: k of n pairs put, its two-sided 95 % Wilson interval, its one-sided 95 % bound.
+
+    The bound is Clopper and Pearson's: of recall over all pairs put, of false alarms over the answered ones alone.
+    """
 
     k: _Count
     n: _Count

@@ -22,7 +22,8 @@ class Bar:
         rate: The measured rate; its denominator is all pairs put, answered or not.
         limit: The bar.
         direction: 'at-least' or 'at-most'.
-        bound: One-sided 95 % Clopper-Pearson bound on the side of the bar; None where nothing was measured.
+        bound: One-sided 95 % Clopper-Pearson bound on the side of the bar; None where nothing was measured. Of an
+            'at-most' bar it is taken over the answered pairs alone, so that silence proves nothing.
         answered: Pairs of this bar's label that got a parsed answer.
         passed: Whether the point estimate holds the bar.
         certified: Whether the bound holds it too.
