@@ -3,7 +3,7 @@
 =============  ========================================================================================
 row            fields
 =============  ========================================================================================
-``header``     ``judge_model_id``, ``prompt_sha256`` (of the prompt's words); both optional
+``header``     ``prompt_sha256`` (of the prompt's words); optional ``judge_model_id``
 ``answer``     ``prompt_sha256`` (of the rendered user text), ``text``; optional ``repeat``, ``tokens_in``,
                ``tokens_out``; for a failed call ``error`` (the error's code) and ``message`` in place of ``text``
 others         are passed over
@@ -18,16 +18,17 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gnl_semantic.errors import JudgeAnswerMissingError, JudgeConfigError, JudgeError, JudgeRateLimitedError
+from gnl_semantic.errors import JudgeAnswerMissingError, JudgeConfigError, JudgeError
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
 from gnl_semantic.judge.transport import JudgeInfo, Reply
 
 
 class RecordedJudge:
-    """Gives the k-th recorded answer to the k-th ask of a prompt, and the last one from then on."""
+    """Gives the k-th recorded answer to the k-th ask of a prompt; one that was not recorded is never made up."""
 
     def __init__(self, answers: Mapping[str, list[Reply | JudgeError]], info: JudgeInfo) -> None:
         self._answers = answers
@@ -59,7 +60,10 @@ class RecordedJudge:
             raise JudgeConfigError(f"{file}: has no judge_model_id in its header: name the model (--model)")
         prompt = transcript.header.prompt_sha256
         current = PROMPTS[PROMPT_VERSION].sha256
-        if prompt not in (None, current):
+        if prompt is None:
+            # The certificate will bind these words; only who asked knows whether they were the ones.
+            raise JudgeConfigError(f"{file}: has no prompt_sha256 in its header: say which prompt was answered")
+        if prompt != current:
             raise JudgeConfigError(
                 f"{file}: the answers belong to a prompt with other words ({prompt[:12]}, here {current[:12]}): "
                 "ask the judge again"
@@ -81,21 +85,27 @@ class RecordedJudge:
         """Return the recorded answer.
 
         Raises:
-            JudgeAnswerMissingError: The transcript does not know this prompt.
+            JudgeAnswerMissingError: The transcript does not know this prompt, or was asked it more often than the
+                judge was.
             JudgeError: What was recorded is a failed call; the same leaf is raised.
         """
         key = hashlib.sha256(user.encode()).hexdigest()
-        answers = self._answers.get(key)
-        if not answers:
-            raise JudgeAnswerMissingError(f"{self._info.spec}: has no answer to the prompt {key[:12]}")
-        outcome = answers[min(self._asked[key], len(answers) - 1)]
+        answers, asked = self._answers.get(key, []), self._asked[key]
+        if asked >= len(answers):
+            # Saying the last answer again would certify a steadiness that nobody measured.
+            which = f"{asked + 1}. answer" if answers else "answer"
+            raise JudgeAnswerMissingError(f"{self._info.spec}: has no {which} to the prompt {key[:12]}")
+        outcome = answers[asked]
         self._asked[key] += 1
         if isinstance(outcome, JudgeError):
-            raise _again(outcome)
+            raise outcome
         return outcome
 
     async def aclose(self) -> None:
         """Do nothing: no file is held open."""
+
+
+_Count = Annotated[int, Field(ge=0)]
 
 
 class _Row(BaseModel):
@@ -109,12 +119,12 @@ class _Header(_Row):
 
 class _Answer(_Row):
     prompt_sha256: str
-    repeat: int = 0
+    repeat: _Count = 0
     text: str | None = None
     error: str | None = None
     message: str | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
+    tokens_in: _Count | None = None
+    tokens_out: _Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +180,3 @@ def _outcome(answer: _Answer, where: str) -> Reply | JudgeError:
 def _leaves() -> dict[str, type[JudgeError]]:
     leaves: list[type[JudgeError]] = [JudgeError, *JudgeError.__subclasses__()]
     return {leaf.code: leaf for leaf in leaves}
-
-
-def _again(error: JudgeError) -> JudgeError:
-    """Copy a recorded error, which a second raise would otherwise burden with the first one's traceback."""
-    if isinstance(error, JudgeRateLimitedError):
-        return JudgeRateLimitedError(str(error), retry_after=0.0)  # the recorded limit is long over
-    return type(error)(str(error))
