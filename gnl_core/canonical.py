@@ -38,9 +38,17 @@ def canonical_json(value: object) -> str:
         value: Any nesting of dict, list, tuple, str, int, float, bool and None.
 
     Raises:
-        NotCanonicalError: A value of another type, a key that is no string, a lone surrogate, or a cycle.
+        NotCanonicalError: A value of another type, a key that is no string, a lone surrogate, a cycle, a value nested
+            deeper than Python recurses, or an int of more digits than `sys.get_int_max_str_digits()`.
     """
-    return json.dumps(_normal(value, "$", set()), ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(_normal(value, "$", set()), ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise NotCanonicalError("$: the value is nested too deeply") from None
+    except ValueError as error:
+        if isinstance(error, NotCanonicalError):
+            raise
+        raise NotCanonicalError(f"$: a number is too long to be written: {error}") from None
 
 
 def digest(value: object) -> str:

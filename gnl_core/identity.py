@@ -19,7 +19,7 @@ from typing import Literal
 
 from gnl_core.errors import IdentityDeclarationError
 
-UnusableCause = Literal["absent", "list", "object", "callable", "not-a-number", "bytes", "unsupported"]
+UnusableCause = Literal["absent", "list", "object", "callable", "not-a-number", "endless", "bytes", "unsupported"]
 
 _TURKISH_I = str.maketrans({"İ": "i", "I": "i", "ı": "i"})
 """Both Turkish letters i meet in one: 'İNV', 'INV', 'ınv' and 'inv' name one invoice."""
@@ -166,12 +166,16 @@ def fold_case(text: str) -> str:
 _SPACE = "\ufeff" + "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
 """What is trimmed: Unicode white space, and the byte order mark that some systems leave in front."""
 
+_MAX_DIGITS = 1_000
+"""Most digits of a number that is written out: an exponent must not fill the memory."""
+
 _WHY: dict[UnusableCause, str] = {
     "absent": "is absent: check the spelling",
     "list": "is a list: element types flatten, so [1, 2] and ['1', '2'] would be one job; name a scalar argument",
     "object": "is an object, which carries no identity of its own; name a scalar argument, or describe it in one",
     "callable": "is a callable, which carries no identity; name a scalar argument",
     "not-a-number": "is not a finite number, so that all such calls would look alike; pass a number or leave it out",
+    "endless": "is a number of more than a thousand digits; pass it as text",
     "bytes": "is bytes, which have no text form to compare; pass text",
     "unsupported": "has a type that carries no identity; pass str, number, bool, date, UUID or Enum",
 }
@@ -182,10 +186,10 @@ def _cause(value: object) -> UnusableCause | None:
     match value:
         case enum.Enum():
             return _cause(value.value)
-        case None | str() | bool() | int() | date() | time() | uuid.UUID():  # a datetime is a date
+        case None | str() | bool() | date() | time() | uuid.UUID():  # a datetime is a date
             return None
-        case float() | Decimal():
-            return None if math.isfinite(value) else "not-a-number"
+        case int() | float() | Decimal():
+            return _number_cause(value)
         case bytes() | bytearray() | memoryview():
             return "bytes"
         case list() | tuple() | set() | frozenset():
@@ -198,6 +202,24 @@ def _cause(value: object) -> UnusableCause | None:
             return "object"
         case _:
             return "unsupported"
+
+
+def _number_cause(value: float | Decimal) -> UnusableCause | None:
+    if not _finite(value):
+        return "not-a-number"
+    match value:
+        case int():
+            endless = value.bit_length() > _MAX_DIGITS * math.log2(10)
+        case Decimal():
+            endless = abs(value.adjusted()) > _MAX_DIGITS
+        case _:
+            endless = False
+    return "endless" if endless else None
+
+
+def _finite(value: float | Decimal) -> bool:
+    # An int may be too large for math.isfinite, and never is anything but finite.
+    return isinstance(value, int) or math.isfinite(value)
 
 
 def _text(value: object) -> str:
@@ -225,7 +247,7 @@ def _plain_number(text: str) -> str:
 
 
 def _amount(value: object) -> int | float | Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not _finite(value):
         return None
     return value
 

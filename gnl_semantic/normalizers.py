@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read, read_clean
+from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read
 
 NormalizerSays: TypeAlias = Literal["match", "gray"]
 
@@ -20,10 +20,6 @@ _LONG_REFERENCE = 6
 _NUMBERS = "0"
 _RATIO = re.compile(r"\d[:/]\d")
 _UMLAUTS = frozenset("äöüåøæÄÖÜÅØÆ")
-_INVERTED = re.compile(
-    r"(?P<surname>[^\d,()]+),(?P<comma>[^\d,()]+) | (?P<before>[^,()]+)\((?P<bracket>[^\d,()]+)\)\s*", re.VERBOSE
-)
-_INVERTED_MARKS = frozenset(",()")
 
 
 def _punct_space(a: Reading, b: Reading) -> NormalizerSays:
@@ -64,28 +60,6 @@ def _umlaut_digraph(a: Reading, b: Reading) -> NormalizerSays:
     return "match" if read(a.source, digraphs=True).key == read(b.source, digraphs=True).key else "gray"
 
 
-def _inverted_entry(a: Reading, b: Reading) -> NormalizerSays:
-    """Match an inverted entry with its plain order: 'Doe, Jane' and 'Jane Doe', 'Note 12 (Acme)' and 'Acme Note 12'.
-
-    Only a comma or a final bracket that one text has and the other lacks says which part was moved. Any other order of
-    words stays gray: 'from A to B' and 'from B to A' hold the same words.
-    """
-    if all((mark in a.text) == (mark in b.text) for mark in ",("):
-        return "gray"
-    inverted = _inverted_key(a.text, b.text) == b.key
-    return "match" if inverted or _inverted_key(b.text, a.text) == a.key else "gray"
-
-
-def _inverted_key(text: str, plain: str) -> str | None:
-    found = _INVERTED.fullmatch(text)
-    if found is None or not _INVERTED_MARKS.isdisjoint(plain):
-        return None
-    bracket, comma = found["bracket"], found["comma"]
-    if bracket is not None:
-        return read_clean(f"{bracket} {found['before']}").key
-    return read_clean(f"{comma} {found['surname']}").key
-
-
 def _without_numbers(found: Sequence[str]) -> list[str]:
     """Return the tokens with letters joined and each run of numbers as one place."""
     rest: list[str] = []
@@ -105,5 +79,4 @@ NORMALIZERS: Mapping[str, Callable[[Reading, Reading], NormalizerSays]] = {
     "digit-value": _digit_value,
     "digit-concat": _digit_concat,
     "umlaut-digraph": _umlaut_digraph,
-    "inverted-entry": _inverted_entry,
 }

@@ -12,7 +12,7 @@ from gnl_semantic.folds import clean, fold_key, is_letters, is_number, number_va
 RULESET_VERSION = "1"
 """Changes whenever a rule concludes something else than before; stands in every journalled outcome."""
 
-NORMALIZER_IDS = ("punct-space", "digit-value", "digit-concat", "umlaut-digraph", "inverted-entry")
+NORMALIZER_IDS = ("punct-space", "digit-value", "digit-concat", "umlaut-digraph")
 SEPARATOR_IDS = (
     "size-ladder",
     "gazetteer",

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from gnl_core.canonical import digest
 from gnl_core.errors import NotCanonicalError
+from gnl_core.files import write_whole
 from gnl_semantic.errors import (
     CertificateExpiredError,
     CertificateFalseAlarmError,
@@ -31,6 +29,7 @@ from gnl_semantic.errors import (
     CertificateUnwritableError,
     CertificateVersionError,
 )
+from gnl_semantic.judge.verdict import PARSER_VERSION
 
 CERTIFICATE_VERSION = 1
 MIN_PARAPHRASE_RECALL = 0.70
@@ -48,6 +47,9 @@ def _zoned(text: str) -> str:
         raise ValueError("the time has no zone")
     return text
 
+
+CLOCK_SKEW = timedelta(days=1)
+"""How far ahead another machine's clock may have been when the certificate was issued."""
 
 _Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 _Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -191,21 +193,12 @@ def write_certificate(path: Path, certificate: Certificate) -> None:
     Raises:
         CertificateUnwritableError: The folder is missing, full or not writable; what stood there still stands.
     """
-    text = certificate.to_json()
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, certificate.to_json().encode())
     except OSError as error:
         raise CertificateUnwritableError(
             f"{path}: cannot be written: {error.strerror}: name a file in a folder you may write to"
         ) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -273,7 +266,8 @@ def check_certificate(
 ) -> tuple[str, ...]:
     """Refuse a certificate that does not hold for this judge and this prompt; return warnings for one that does.
 
-    Which pairs were asked is on record and never compared: any set may have been the exam.
+    Which pairs were asked is on record and never compared: any set may have been the exam. Shares are held against
+    their counts; intervals and bounds are not computed again here, which is what `gnl-semantic-qualify verify` does.
 
     Args:
         certificate: What the caller configured; None means that nothing was.
@@ -299,6 +293,11 @@ def check_certificate(
             f"the certificate holds for prompt version '{certificate.judge_prompt_version}' "
             f"({certificate.prompt_sha256[:12]}), this release renders '{prompt_version}' ({prompt_sha256[:12]}): "
             "sit the exam again"
+        )
+    if certificate.parser_version != PARSER_VERSION:
+        raise CertificatePromptError(
+            f"the certificate's answers were read by parser version '{certificate.parser_version}', "
+            f"this release has '{PARSER_VERSION}': sit the exam again"
         )
     # A NaN compares false with everything: the comparisons are written so that it fails.
     if not certificate.paraphrase_recall >= MIN_PARAPHRASE_RECALL:
@@ -342,6 +341,11 @@ def _check_age(certificate: Certificate, now: datetime) -> tuple[str, ...]:
     if certificate.expires_at is not None and now > datetime.fromisoformat(certificate.expires_at):
         raise CertificateExpiredError(
             f"the certificate expired at {certificate.expires_at}: sit the exam again", expired=certificate.expires_at
+        )
+    if passed - now > CLOCK_SKEW:
+        raise CertificateUnreadableError(
+            f"the certificate was passed in the future ({certificate.passed_at}), so its age would never show: "
+            "set the clock right or sit the exam again"
         )
     if now - passed > WARN_AFTER:
         days = (now - passed).days

@@ -144,7 +144,7 @@ def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path,
 
 def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None) -> int:
     """Write every output, then the report; a file that cannot be written costs none of the others."""
-    from gnl_qualify.outputs import write_whole  # noqa: PLC0415
+    from gnl_qualify.outputs import write_output  # noqa: PLC0415
     from gnl_qualify.text_report import render_text  # noqa: PLC0415
     from gnl_reports.model import to_json  # noqa: PLC0415
     from gnl_semantic.judge.certificate import write_certificate  # noqa: PLC0415
@@ -160,14 +160,14 @@ def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None)
         faults.append(error)
     try:
         if json_ is not None:
-            write_whole(json_, json.dumps(to_json(sitting.report), ensure_ascii=False, indent=2) + "\n")
+            write_output(json_, json.dumps(to_json(sitting.report), ensure_ascii=False, indent=2) + "\n")
     except GnlError as error:
         faults.append(error)
     try:
         if html is not None:
             from gnl_reports.exam import render_exam_html  # noqa: PLC0415
 
-            write_whole(html, render_exam_html(sitting.report))
+            write_output(html, render_exam_html(sitting.report))
     except GnlError as error:
         faults.append(error)
     tell(render_text(sitting.report))
@@ -213,14 +213,14 @@ def calibrate(fixtures: tuple[str, ...], embedder: str, json_: Path | None) -> N
     """
     from gnl_qualify.embedder_table import embedder_table  # noqa: PLC0415
     from gnl_qualify.embedder_text import render_table  # noqa: PLC0415
-    from gnl_qualify.outputs import check_outputs, write_whole  # noqa: PLC0415
+    from gnl_qualify.outputs import check_outputs, write_output  # noqa: PLC0415
     from gnl_semantic.embedder import load_embedder  # noqa: PLC0415
 
     files = _paths(fixtures)
     check_outputs({"--json": json_}, inputs=files)
     table = asyncio.run(embedder_table(load_embedder(embedder), _load(files, "calibration")))
     if json_ is not None:
-        write_whole(json_, json.dumps(table.to_json(), ensure_ascii=False, indent=2) + "\n")
+        write_output(json_, json.dumps(table.to_json(), ensure_ascii=False, indent=2) + "\n")
     tell(render_table(table))
 
 

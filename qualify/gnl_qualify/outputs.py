@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from gnl_core.files import write_whole
 from gnl_qualify.errors import OutputPathError
 
 
@@ -53,20 +52,14 @@ def _fault(path: Path) -> str | None:
     return None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is, at any moment, the old one whole or the new one whole.
+def write_output(path: Path, text: str) -> None:
+    """Write a text file whole or not at all.
 
     Raises:
         OutputPathError: It cannot be written.
     """
-    path = path.resolve()
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         # Half a character, which JSON can carry, must not cost the whole file.
-        draft.write_bytes(text.encode("utf-8", "replace"))
-        draft.replace(path)
+        write_whole(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise OutputPathError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)

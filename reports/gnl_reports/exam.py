@@ -10,11 +10,11 @@ from typing import Final
 
 from gnl_reports.histogram import Bin, bins
 from gnl_reports.model import Counts, ExamReport, Grouping, Status, WrongPair
-from gnl_reports.page import render_page, write_html
+from gnl_reports.page import render_page
 from gnl_reports.plots import draw_bar, draw_latency, range_words
 from gnl_reports.text import Html, redacted
 
-__all__ = ["render_exam_html", "write_html"]
+__all__ = ["render_exam_html"]
 
 MEANINGS: Final[Mapping[Status, str]] = {
     "failed": "The judge gets no certificate from this sitting, and the runtime refuses to start with it.",

@@ -1,18 +1,16 @@
-"""What every report shares: the template environment, the style with its hash, and writing a file whole."""
+"""What every report shares: the template environment, and the style with its hash."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import secrets
 from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnl_core.errors import ConfigError, MissingExtraError
+from gnl_core.errors import MissingExtraError
 from gnl_reports.text import Html, plain, shown, shown_value
 
 if TYPE_CHECKING:
@@ -83,29 +81,3 @@ def share_near(value: float, limit: float) -> str:
         (text for digits in (3, 4, 5) if float(text := f"{value:.{digits}f}") != limit or value == limit),
         f"{value:.9g}",
     )
-
-
-def write_html(path: Path, html: str) -> None:
-    """Write a report whole or not at all; a file that stood there is replaced in one step.
-
-    Args:
-        path: Where to; the folder must exist.
-        html: The document.
-
-    Raises:
-        ConfigError: The file cannot be written; what stood there before still stands.
-    """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with draft.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(html)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: the report cannot be written ({error.strerror or error}); name a file in a folder that exists "
-            "and that you may write to",
-            path=str(path),
-        ) from error

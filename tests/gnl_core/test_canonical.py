@@ -108,6 +108,16 @@ def test_a_value_that_contains_itself_is_refused_and_a_shared_one_is_not():
     assert canonical_json([shared, shared]) == "[[1],[1]]"
 
 
+def test_endless_values_are_refused():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(NotCanonicalError, match="nested"):
+        canonical_json(deep)
+    with pytest.raises(NotCanonicalError, match="too long"):
+        canonical_json({"n": 10**5000})
+
+
 @given(plain)
 def test_a_canonical_text_is_its_own_canonical_text(value):
     text = canonical_json(value)

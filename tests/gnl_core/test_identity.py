@@ -62,6 +62,12 @@ def test_a_describe_that_returns_no_text_is_an_error():
         SemanticIdentity(keys=("sku",), describe=lambda args: None).build("t", {"sku": "a"})  # type: ignore[arg-type,return-value]
 
 
+def test_an_amount_may_be_larger_than_any_float():
+    identity = SemanticIdentity(keys=("sku",), amount_fields=("n",)).build("t", {"sku": 10**400, "n": 10**400})
+    assert isinstance(identity, Identity)
+    assert identity.amounts == {"n": 10**400}
+
+
 def test_amounts_are_finite_numbers_and_discriminators_are_texts():
     identity = SemanticIdentity(
         keys=("sku",), amount_fields=("price", "tax", "fee", "n"), discriminator_fields=("cancel",)
@@ -92,6 +98,7 @@ def test_amounts_are_finite_numbers_and_discriminators_are_texts():
         (Decimal("0.50"), "0.5"),
         (1e22, "10000000000000000000000"),
         (12345678901234567890, "12345678901234567890"),
+        (10**400, "1" + "0" * 400),
         (Decimal("12345678901234567890123456789012345"), "12345678901234567890123456789012345"),
         (Depot.IZMIR, "izmir"),
         (Kind.FIRST, "1"),
@@ -127,6 +134,9 @@ def test_values_that_identify(value):
         (float("nan"), "not-a-number", "finite"),
         (float("inf"), "not-a-number", "finite"),
         (Decimal("NaN"), "not-a-number", "finite"),
+        (Decimal("1E+9999999"), "endless", "digits"),
+        (Decimal("1E-9999999"), "endless", "digits"),
+        (10**1100, "endless", "digits"),
         (b"abc", "bytes", "bytes"),
         (len, "callable", "callable"),
         (lambda: 1, "callable", "callable"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnl_qualify.errors import OutputPathError
-from gnl_qualify.outputs import check_outputs, write_whole
+from gnl_qualify.outputs import check_outputs, write_output
 from gnl_qualify.terminal import plain
 
 
@@ -35,24 +35,24 @@ def test_a_protected_folder_is_noticed(tmp_path):
 
 def test_a_link_is_followed_and_stays_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    write_whole(tmp_path / "link", "new")
+    write_output(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text(encoding="utf-8") == "new"
     assert {path.name for path in tmp_path.iterdir()} == {"link", "target"}
 
 
 def test_half_a_character_does_not_cost_the_file(tmp_path):
-    write_whole(tmp_path / "x", "half \ud800 of it")
+    write_output(tmp_path / "x", "half \ud800 of it")
     assert (tmp_path / "x").read_text(encoding="utf-8") == "half ? of it"
 
 
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path):
     (tmp_path / "x").write_text("old", encoding="utf-8")
     with pytest.raises(OutputPathError, match="cannot be written"):
-        write_whole(tmp_path / "x" / "y", "new")
+        write_output(tmp_path / "x" / "y", "new")
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {"x": "old"}
     with pytest.raises(OutputPathError, match="cannot be written"):
-        write_whole(tmp_path / "none" / "x", "new")
+        write_output(tmp_path / "none" / "x", "new")
 
 
 @given(st.text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gnl_reports import ExamReport, render_exam_html, write_html
+from gnl_reports import ExamReport, render_exam_html
 
 pytestmark = pytest.mark.browser
 
@@ -60,7 +60,7 @@ def visit(browser: Browser, tmp_path: Path) -> Open:
     @contextmanager
     def opened(html: str, *, width: int = 1100, **options: object) -> Iterator[Visit]:
         path = tmp_path / "report.html"
-        write_html(path, html)
+        path.write_text(html, encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 800}, **options)
         page = context.new_page()
         seen = Visit(page)

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gnl_core.errors import ConfigError, MissingExtraError
+from gnl_core.errors import MissingExtraError
 from gnl_reports import page, to_json
-from gnl_reports.exam import render_exam_html, write_html
+from gnl_reports.exam import render_exam_html
 from gnl_reports.model import Latency
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -263,22 +263,6 @@ def test_missing_jinja2_names_the_extra(empty, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'gnl-semantic\[qualify\]'"):
         render_exam_html(empty)
-
-
-def test_a_file_is_replaced_whole(tmp_path) -> None:
-    path = tmp_path / "exam.html"
-    path.write_text("old")
-    write_html(path, "<p>漢\n")
-    assert path.read_bytes() == "<p>漢\n".encode()
-    with pytest.raises(UnicodeEncodeError):
-        write_html(path, "\ud83d")
-    assert path.read_bytes() == "<p>漢\n".encode()
-    assert [one.name for one in tmp_path.iterdir()] == ["exam.html"]
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be written.*name a file in a folder that exists"):
-        write_html(tmp_path / "none" / "exam.html", "x")
 
 
 def _luminance(colour: str) -> float:

@@ -175,8 +175,9 @@ def test_lists_of_the_caller(a: str, b: str, expected: str) -> None:
         ("phase ii", "phase two", "gray"),
         ("phase xl", "phase iii", "gray"),
         # Order of words.
-        ("doe, jane", "jane doe", "match by inverted-entry"),
-        ("note 12 (acme)", "acme note 12", "match by inverted-entry"),
+        ("doe, jane", "jane doe", "gray"),
+        ("note 12 (acme)", "acme note 12", "gray"),
+        ("ankara, izmir", "izmir ankara", "gray"),
         ("hull, york", "york, hull", "gray"),
         ("2, 5", "5 2", "gray"),
         # Letters of passports.
@@ -230,7 +231,6 @@ def test_the_tables_hold_the_documented_rules() -> None:
         ("digit-value", "a 07", "a 7"),
         ("digit-concat", "a 12 34", "a 1234"),
         ("umlaut-digraph", "müller", "mueller"),
-        ("inverted-entry", "doe, jane", "jane doe"),
         ("size-ladder", "tee xl", "tee xxl"),
         ("gazetteer", "ahmet berg", "mehmet berg"),
         ("shortcode-edit1", "tv-42", "tv-43"),

@@ -24,7 +24,12 @@ PAGES = [
     *ROOT.glob("*.md"),
     *ROOT.glob("fixtures/*.md"),
     ROOT / "pyproject.toml",
-    *(path for room in ROOMS for path in (ROOT / room).rglob("*") if path.suffix in {".j2", ".html", ".css", ".sql"}),
+    *(
+        path
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in {".jinja", ".html", ".css", ".sql"}
+    ),
 ]
 SOURCES = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
 
@@ -37,6 +42,10 @@ def claims_in(text):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_claims_nothing_that_was_not_measured(path):
     assert claims_in(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_templates_are_among_the_pages():
+    assert [path for path in PAGES if path.suffix == ".jinja"]
 
 
 def test_no_text_in_the_code_does_either():
