@@ -218,7 +218,9 @@ def _number_cause(value: float | Decimal) -> UnusableCause | None:
 
 
 def _finite(value: float | Decimal) -> bool:
-    # An int may be too large for math.isfinite, and never is anything but finite.
+    # math.isfinite() goes by way of a float, for which an int or a Decimal may be too large.
+    if isinstance(value, Decimal):
+        return value.is_finite()
     return isinstance(value, int) or math.isfinite(value)
 
 
