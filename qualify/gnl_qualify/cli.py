@@ -9,6 +9,7 @@ import asyncio
 import json
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gnl_qualify.exam import Settings, Sitting
 
 PROGRAM = "gnl-semantic-qualify"
-PASSED, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+PASSED, FAILED, USAGE, INTERNAL, INTERRUPTED = 0, 1, 2, 70, 130
 _FILE = click.Path(path_type=Path)
 
 
@@ -72,7 +73,7 @@ _FILE = click.Path(path_type=Path)
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """Put labelled pairs to a judge, blind, and write a certificate if it passes.
 
-    Exit status: 0 passed, 1 failed, 2 the options or files cannot be used, 130 interrupted (the answers so far stand
+    Exit status: 0 passed, 1 failed, 2 the options or files cannot be used, 70 a fault of the program, 130 interrupted (the answers so far stand
     in the transcript; --resume goes on).
     """
     if ctx.invoked_subcommand is not None:
@@ -252,8 +253,11 @@ def main(args: Sequence[str] | None = None) -> None:
         code = USAGE
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except BrokenPipeError:
-        code = PASSED
+    except Exception:
+        # 1 says that a judge failed; a fault of ours must not look like one.
+        traceback.print_exc()
+        complain(f"{PROGRAM}: this is a fault of the program, please report it")
+        code = INTERNAL
     sys.exit(code if isinstance(code, int) else PASSED)
 
 

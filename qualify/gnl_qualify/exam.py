@@ -19,7 +19,7 @@ from gnl_qualify.plan import Question
 from gnl_qualify.sample import limited
 from gnl_qualify.transcript import MAX_ANSWER, Answer, Header, TranscriptWriter, read_transcript
 from gnl_reports.model import ExamReport
-from gnl_semantic.errors import JudgeConfigError, JudgeError
+from gnl_semantic.errors import JudgeConfigError, JudgeError, JudgeTimeoutError
 from gnl_semantic.judge.certificate import Certificate
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
 from gnl_semantic.judge.transport import Judge, Reply, within
@@ -33,6 +33,9 @@ Tick = Callable[[Answer], None]
 
 _NO_WARM_UP = ("builtin:", "recorded:")
 """Judges whose first call takes no longer than the others."""
+
+
+_WARM_UP_CALLS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +188,21 @@ def _still_open(questions: Iterable[Question], writer: TranscriptWriter, path: P
 
 
 async def _warm_up(judge: Judge, settings: Settings) -> None:
-    """Let the model read its prefix before a clock counts, on records that are no pair of any set."""
+    """Let the model load and read its prefix before a clock counts, on records that are no pair of any set.
+
+    A transport may end a call at the limit, so a cold model is asked until it answers once, or has had ten limits.
+    """
     prompt = PROMPTS[settings.prompt_version]
     user = prompt.render("warmUp", "warmUp: one", "warmUp: two")
-    try:
-        await within(10 * settings.timeout_s, judge.complete(prompt.system, user), judge=judge.info.model_id)
-    except Exception as error:
-        # Whatever is wrong will show, counted, in the exam itself.
-        _log.info("the throw-away call failed: %s", error)
+    for _ in range(_WARM_UP_CALLS):
+        try:
+            await within(settings.timeout_s, judge.complete(prompt.system, user), judge=judge.info.model_id)
+        except JudgeTimeoutError:
+            continue
+        except Exception as error:
+            # Whatever is wrong will show, counted, in the exam itself.
+            _log.info("the throw-away call failed: %s", error)
+        return
 
 
 async def _put_all(

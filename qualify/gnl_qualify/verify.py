@@ -21,7 +21,8 @@ from gnl_qualify.transcript import Header, Transcript, read_transcript
 from gnl_semantic.errors import CertificateError, CertificateMissingError, CertificateUnreadableError
 from gnl_semantic.judge.certificate import Certificate, check_certificate
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
-from gnl_semantic.judge.verdict import parse_verdict
+from gnl_semantic.judge.verdict import PARSER_VERSION, parse_verdict
+from gnl_semantic.ladder import RULESET_VERSION
 
 
 def verify_certificate(path: Path, transcript_path: Path, fixtures: FixtureSet | None = None) -> list[str]:
@@ -106,9 +107,14 @@ def _header_faults(header: Header, whole: FixtureSet) -> Iterator[str]:
     for field, value in stated.items():
         if getattr(header, field) != value:
             yield f"transcript, field {field}: {getattr(header, field)}, the fixtures give {value}"
-    prompt = PROMPTS[header.prompt_version].sha256
-    if prompt != header.prompt_sha256:
-        yield f"transcript, field prompt_sha256: {header.prompt_sha256}, this release renders {prompt}"
+    released = {
+        "prompt_sha256": PROMPTS[header.prompt_version].sha256,
+        "parser_version": PARSER_VERSION,
+        "ruleset_version": RULESET_VERSION,
+    }
+    for field, value in released.items():
+        if getattr(header, field) != value:
+            yield f"transcript, field {field}: {getattr(header, field)}, here {value}: verify with that release"
 
 
 def _answer_faults(transcript: Transcript, questions: Sequence[Question]) -> Iterator[str]:

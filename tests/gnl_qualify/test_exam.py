@@ -150,6 +150,22 @@ async def test_one_call_warms_up_and_is_no_figure(sit, room):
     assert sitting.report.calls == len(read_transcript(path).answers) == 40
 
 
+async def test_a_cold_model_gets_more_than_one_limit_to_warm_up(sit, room):
+    cold = 3
+
+    async def answer(user):
+        nonlocal cold
+        if "warmUp" in user and cold:
+            cold -= 1
+            await asyncio.Event().wait()
+        return room.truth(user)
+
+    sitting, judge, _ = await sit(answer, settings=Settings(timeout_s=0.05, repeat_sample=0, order_sample=0))
+    assert cold == 0
+    assert ["warmUp" in user for _, user in judge.asked[:5]] == [True, True, True, True, False]
+    assert sitting.report.groups["label"][0].counts.timeout == 0
+
+
 @pytest.mark.parametrize("spec", ["builtin:ladder", "recorded:x.jsonl"])
 async def test_what_has_no_model_is_not_warmed_up(sit, room, spec):
     _, judge, _ = await sit(judge=room.FunctionJudge(spec=spec))
