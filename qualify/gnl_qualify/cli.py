@@ -73,8 +73,8 @@ _FILE = click.Path(path_type=Path)
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """Put labelled pairs to a judge, blind, and write a certificate if it passes.
 
-    Exit status: 0 passed, 1 failed, 2 the options or files cannot be used, 70 a fault of the program, 130 interrupted (the answers so far stand
-    in the transcript; --resume goes on).
+    Exit status: 0 passed, 1 failed, 2 the options or files cannot be used, 70 a fault of the program, 130 interrupted
+    (the answers so far stand in the transcript; --resume goes on).
     """
     if ctx.invoked_subcommand is not None:
         given = [name for name in options if _given(ctx, name)]

@@ -11,6 +11,7 @@ import contextvars
 import hashlib
 import importlib
 import inspect
+import logging
 import sys
 import threading
 import traceback
@@ -23,6 +24,8 @@ from types import ModuleType
 from gnl_semantic.errors import JudgeConfigError, JudgeError, JudgeUnreachableError
 from gnl_semantic.judge.transport import JudgeInfo, Reply, within
 from gnl_semantic.judge.transports.faults import brief, status_error
+
+_log = logging.getLogger(__name__)
 
 
 class PythonJudge:
@@ -52,9 +55,12 @@ class PythonJudge:
         who = f"judge '{self._info.model_id}'"
         try:
             text = await within(self._timeout_s, self._call(system, user), judge=self._info.model_id)
-        except JudgeError:
+        except (JudgeError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            # Cancelled by itself, say by a client that gave up: of the caller's own task that is no cancellation.
+            if _by_caller(error):
+                raise
             message = f"{who}: complete() raised {type(error).__name__}: {brief(error)}"
             raise _leaf(error, message) from error
         if not isinstance(text, str):
@@ -68,12 +74,20 @@ class PythonJudge:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def aclose(self) -> None:
-        """Call the object's own `aclose`, once."""
+        """Call the object's own `aclose`, once. What it raises is logged: it must not cost the answers."""
         close, self._close = self._close, None
-        if callable(close):
+        if not callable(close):
+            return
+        try:
             done = close()
             if inspect.isawaitable(done):
-                await done
+                await within(self._timeout_s, done, judge=self._info.model_id)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if _by_caller(error):
+                raise
+            _log.warning("judge '%s': aclose() raised %s: %s", self._info.model_id, type(error).__name__, brief(error))
 
 
 def load_python_judge(spec: str, *, model: str, timeout_s: float) -> PythonJudge:
@@ -88,17 +102,21 @@ def load_python_judge(spec: str, *, model: str, timeout_s: float) -> PythonJudge
     if spec.endswith(".py") or not colon:
         head, attribute = spec, "complete"
     module, source = _from_file(Path(head)) if head.endswith(".py") else _from_module(head)
-    target = getattr(module, attribute, None)
-    if target is None:
-        raise JudgeConfigError(f"{head}: has no '{attribute}': define complete(system, user) -> str, or name another")
-    if isinstance(target, type):
-        try:
-            target = target()
-        except Exception as error:
+    try:
+        target = getattr(module, attribute, None)
+        if target is None:
             raise JudgeConfigError(
-                f"{head}: {attribute}() raised {type(error).__name__}: {brief(error)}; it is built without arguments"
-            ) from error
-    holder, complete = (target, target.complete) if hasattr(target, "complete") else (module, target)
+                f"{head}: has no '{attribute}': define complete(system, user) -> str, or name another"
+            )
+        if isinstance(target, type):
+            target = target()
+        holder, complete = (target, target.complete) if hasattr(target, "complete") else (module, target)
+    except (JudgeConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # sys.exit(0) of a judge must not look like a passed exam
+        raise JudgeConfigError(
+            f"{head}: {attribute}() raised {type(error).__name__}: {brief(error)}; it is built without arguments"
+        ) from error
     _check_callable(complete, f"{head}: '{attribute}'")
     parameters = {"file_sha256": hashlib.sha256(source).hexdigest() if source else None, "timeout_s": timeout_s}
     info = JudgeInfo(model_id=model, spec=spec, engine="python-file", parameters=parameters)
@@ -148,8 +166,16 @@ def _from_module(name: str) -> tuple[ModuleType, bytes | None]:
             f"module '{name}' cannot be imported: {type(error).__name__}: {brief(error)}; "
             "a file is named by its path, for instance ./judge.py"
         ) from error
-    file = getattr(module, "__file__", None)
-    return module, Path(file).read_bytes() if file else None
+    try:
+        return module, Path(module.__file__ or "").read_bytes()
+    except (AttributeError, OSError):  # built in, or inside an archive
+        return module, None
+
+
+def _by_caller(error: BaseException) -> bool:
+    """Tell whether an error is the cancellation of the task that asks."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _leaf(error: BaseException, message: str) -> JudgeError:
