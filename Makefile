@@ -51,7 +51,8 @@ $(PY):
 
 # One stamp an extra: a second call installs nothing.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@echo "Installing .[$*] into $(VENV): one to two minutes, once."
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$*]"
 	@touch "$@"
 
 .PRECIOUS: $(VENV)/.installed-qualify $(VENV)/.installed-test $(VENV)/.installed-dev

@@ -1,4 +1,4 @@
-"""The durable runtime of gnl-semantic."""
+"""What the runtime stands on: errors, canonical JSON, and the identity of a call."""
 
 from gnl_core.canonical import args_hash, canonical_json
 from gnl_core.errors import (

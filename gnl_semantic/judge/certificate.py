@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -187,21 +188,21 @@ class Certificate(_Part):
         return json.dumps(self.model_dump(by_alias=True), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def write_certificate(path: Path, certificate: Certificate) -> None:
+def write_certificate(path: str | os.PathLike[str], certificate: Certificate) -> None:
     """Write a certificate so that the file is, at any moment, the old one whole or the new one whole.
 
     Raises:
         CertificateUnwritableError: The folder is missing, full or not writable; what stood there still stands.
     """
     try:
-        write_whole(path, certificate.to_json().encode())
+        write_whole(Path(path), certificate.to_json().encode())
     except OSError as error:
         raise CertificateUnwritableError(
             f"{path}: cannot be written: {error.strerror}: name a file in a folder you may write to"
         ) from None
 
 
-def read_certificate(path: Path) -> Certificate:
+def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """Read a certificate from disk, without asking yet whether it holds for a judge.
 
     Raises:
@@ -209,6 +210,7 @@ def read_certificate(path: Path) -> Certificate:
         CertificateVersionError: It has another format version.
         CertificateUnreadableError: It is no certificate, or a field was edited.
     """
+    path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -103,11 +103,11 @@ def _fails(bar: Bar, label: str) -> list[str]:
         )
     if not bar.passed:
         word = "at least" if bar.direction == "at-least" else "at most"
-        reasons.append(f"{bar.name} is {bar.rate}, required is {word} {bar.limit:.2f}")
+        reasons.append(f"{bar.name}: {bar.rate}, required {word} {bar.limit:.2f}")
     return reasons
 
 
-def diagnose(marked: Sequence[Marked], faults: Iterable[Answer]) -> list[str]:
+def diagnose(marked: Sequence[Marked], faults: Sequence[Answer]) -> list[str]:
     """Return what went wrong before the judge could be measured: transport first, then format.
 
     Half of the calls or more must have failed, or half or more of the answers that came be unparsed; a few of either
@@ -124,9 +124,13 @@ def diagnose(marked: Sequence[Marked], faults: Iterable[Answer]) -> list[str]:
     if counts.put and failed >= DIAGNOSIS_SHARE * counts.put:
         causes = Counter(answer.error or "judge_failed" for answer in faults).most_common()
         named = ", ".join(f"{code} {n}" for code, n in causes)
+        example = next(
+            (fault.message for fault in faults if fault.error == causes[0][0] and fault.message), "no message"
+        )
         reasons.append(
-            f"transport failure: {failed} of {counts.put} calls failed ({named}); this measures the connection, "
-            "not the judge: mend it, ask fewer at a time or allow more time, and sit the exam again"
+            f"transport failure: {failed} of {counts.put} calls failed ({named}), for instance: {example[:160]}; this "
+            "measures the way to the judge, not the judge: mend it, ask fewer at a time or allow more time, and sit "
+            "the exam again"
         )
     if came and counts.unparsed >= DIAGNOSIS_SHARE * came:
         reasons.append(

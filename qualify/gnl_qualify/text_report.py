@@ -102,7 +102,7 @@ def _rest(report: ExamReport) -> Iterator[str]:
     latency = report.latency
     if latency.p50 is not None and latency.p95 is not None and latency.max is not None:
         yield (
-            f"latency: p50 {latency.p50:.1f} ms, p95 {latency.p95:.1f} ms, max {latency.max:.1f} ms, "
+            f"latency: p50 {latency.p50:.3g} ms, p95 {latency.p95:.3g} ms, max {latency.max:.3g} ms, "
             f"limit {latency.limit:.0f} ms"
         )
     tokens = "" if report.tokens_in is None else f", tokens {report.tokens_in} in, {report.tokens_out or 0} out"

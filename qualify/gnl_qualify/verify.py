@@ -60,7 +60,7 @@ def verify_certificate(path: Path, transcript_path: Path, fixtures: FixtureSet |
             )
             found += _differences("", stated(report), raw)
     if certificate.sha256 != certificate.content_sha256():
-        found.append("sha256: does not fit the certificate's content")
+        found.append("sha256: does not fit the content: the certificate was edited after it was issued")
     found += _expiry_faults(certificate)
     return found or _refusals(certificate)
 

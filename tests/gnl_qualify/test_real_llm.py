@@ -31,7 +31,7 @@ async def test_held_to_the_three_words_it_says_same_to_everything_and_fails_on_f
     recall, alarms = sitting.report.bars
     assert (recall.rate.k, recall.rate.n, alarms.rate.k, alarms.rate.n) == (10, 10, 10, 10)
     assert (recall.passed, alarms.passed, sitting.certificate) == (True, False, None)
-    assert sitting.report.reasons[0].startswith("near-miss false alarms is 1.000 (10/10")
+    assert sitting.report.reasons[0].startswith("near-miss false alarms: 1.000 (10/10")
     # Its perfect steadiness is worth nothing.
     assert sitting.report.order.flips.k == sitting.report.repeat.flips.k == 0
     assert sitting.report.tokens_in > 200 * 48

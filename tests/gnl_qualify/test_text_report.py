@@ -49,7 +49,7 @@ async def test_a_sample_names_the_set_it_was_drawn_from(report_of, room):
 async def test_reasons_come_before_figures_and_the_caveat_comes_last(report_of):
     lines = render_text(await report_of(lambda user: "SAME")).splitlines()
     assert lines[2] == "FAILED"
-    assert lines[3].startswith("  - near-miss false alarms is 1.000 (10/10")
+    assert lines[3].startswith("  - near-miss false alarms: 1.000 (10/10")
     assert next(i for i, line in enumerate(lines) if line.startswith("dup-exact")) > 3
     assert "precision@suspend" in lines[-1]
 
