@@ -103,24 +103,30 @@ def load_python_judge(spec: str, *, model: str, timeout_s: float) -> PythonJudge
         head, attribute = spec, "complete"
     module, source = _from_file(Path(head)) if head.endswith(".py") else _from_module(head)
     try:
-        target = getattr(module, attribute, None)
-        if target is None:
-            raise JudgeConfigError(
-                f"{head}: has no '{attribute}': define complete(system, user) -> str, or name another"
-            )
-        if isinstance(target, type):
-            target = target()
-        holder, complete = (target, target.complete) if hasattr(target, "complete") else (module, target)
-    except (JudgeConfigError, KeyboardInterrupt):
+        found = _parts(module, attribute)
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit(0) of a judge must not look like a passed exam
         raise JudgeConfigError(
             f"{head}: {attribute}() raised {type(error).__name__}: {brief(error)}; it is built without arguments"
         ) from error
+    if found is None:
+        raise JudgeConfigError(f"{head}: has no '{attribute}': define complete(system, user) -> str, or name another")
+    holder, complete = found
     _check_callable(complete, f"{head}: '{attribute}'")
     parameters = {"file_sha256": hashlib.sha256(source).hexdigest() if source else None, "timeout_s": timeout_s}
     info = JudgeInfo(model_id=model, spec=spec, engine="python-file", parameters=parameters)
     return PythonJudge(complete, info, timeout_s=timeout_s, close=getattr(holder, "aclose", None))
+
+
+def _parts(module: ModuleType, attribute: str) -> tuple[object, Callable[..., object]] | None:
+    """Return the object that may have an `aclose`, and what is to be called; None where the attribute is missing."""
+    target = getattr(module, attribute, None)
+    if isinstance(target, type):
+        target = target()
+    if target is None:
+        return None
+    return (target, target.complete) if hasattr(target, "complete") else (module, target)
 
 
 def _check_callable(complete: object, where: str) -> None:

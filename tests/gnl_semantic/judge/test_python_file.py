@@ -277,3 +277,49 @@ async def test_it_is_closed_once(judge_of, tmp_path, kind):
     await judge.aclose()
     await judge.aclose()
     assert log.read_text() == "x"
+
+
+@pytest.mark.parametrize("fault", ["asyncio.CancelledError()", "GeneratorExit()", "BaseException('odd')"])
+@pytest.mark.parametrize("kind", ["", "async "])
+async def test_no_exception_of_the_judge_ends_the_task_that_asks(judge_of, kind, fault):
+    judge = judge_of(f"import asyncio\n{kind}def complete(system, user): raise {fault}")
+    with pytest.raises(JudgeError, match=fault.split("(")[0].rpartition(".")[2]):
+        await judge.complete("s", "u")
+
+
+async def test_the_callers_own_cancellation_passes(judge_of):
+    judge = judge_of("import asyncio\nasync def complete(system, user): await asyncio.Event().wait()")
+    task = asyncio.create_task(judge.complete("s", "u"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("fault", ["RuntimeError('shut')", "SystemExit(0)", "asyncio.CancelledError()"])
+@pytest.mark.parametrize("kind", ["", "async "])
+async def test_a_judge_that_cannot_be_closed_is_logged_and_costs_nothing(judge_of, caplog, kind, fault):
+    judge = judge_of(
+        f"""
+        import asyncio
+
+        class Mine:
+            def complete(self, system, user): return "SAME"
+            {kind}def aclose(self): raise {fault}
+        """,
+        name="Mine",
+    )
+    await judge.aclose()
+    assert fault.split("(")[0].rpartition(".")[2] in caplog.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def __init__(self): raise SystemExit(0)\n  def complete(self, system, user): return 'SAME'",
+        "@property\n  def complete(self): raise RuntimeError('no')",
+    ],
+)
+def test_a_judge_that_breaks_while_it_is_built_is_refused(judge_of, body):
+    with pytest.raises(JudgeConfigError, match="Mine"):
+        judge_of(f"class Mine:\n  {body}", name="Mine")
