@@ -231,15 +231,22 @@ def _text(value: object) -> str:
         case enum.Enum():
             return _text(value.value)
         case datetime():
-            return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+            return _utc(value).isoformat()
         case date() | time():
             return value.isoformat()
         case bool():
             return str(value)
         case float() | Decimal():
-            return _plain_number(format(Decimal(repr(value) if isinstance(value, float) else value), "f"))
+            return _plain_number(format(Decimal(float.__repr__(value) if isinstance(value, float) else value), "f"))
         case _:
             return str(value)
+
+
+def _utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC) if value.tzinfo else value
+    except OverflowError:  # the first and the last day there is, as some systems write "never", fall out of UTC's range
+        return value
 
 
 def _plain_number(text: str) -> str:

@@ -212,3 +212,16 @@ def test_normalising_is_a_fixed_point(text):
 @given(st.text(alphabet=st.sampled_from("iIıİ \u0307aA-1ﬁßΣς"), max_size=12))
 def test_case_never_splits_one_job(text):
     assert normalize_identity_value(text.upper()) == normalize_identity_value(text)
+
+
+def test_a_float_that_writes_itself_otherwise_is_its_number():
+    class Scalar(float):  # as numpy's float64
+        def __repr__(self):
+            return f"Scalar({float(self)})"
+
+    assert normalize_identity_value(Scalar(1.5)) == "1.5"
+
+
+def test_a_time_beyond_the_range_of_utc_is_kept():
+    first = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+    assert normalize_identity_value(first) == "0001-01-01t00:00:00+14:00"
