@@ -100,7 +100,10 @@ def _container(
                 raise NotCanonicalError(f"{path}: key {key!r} is {type(key).__name__}, must be str", path=path)
             name = _text(key, path)
             # A caller's NUL key gets one more NUL, so that no argument can pose as a tag.
-            members["\0" + name if name.startswith("\0") else name] = _normal(item, f"{path}.{key}", above)
+            name = "\0" + name if name.startswith("\0") else name
+            if name in members:
+                raise NotCanonicalError(f"{path}: two keys are one in NFC: {name!r}", path=path)
+            members[name] = _normal(item, f"{path}.{key}", above)
         return dict(sorted(members.items(), key=lambda member: member[0].encode("utf-16-be")))
     finally:
         above.discard(id(value))

@@ -129,3 +129,8 @@ def test_a_canonical_text_is_its_own_canonical_text(value):
 @given(st.dictionaries(st.text(), st.integers(), max_size=6))
 def test_the_order_of_insertion_never_matters(args):
     assert args_hash(args) == args_hash(dict(reversed(args.items())))
+
+
+def test_two_keys_that_become_one_are_refused():
+    with pytest.raises(NotCanonicalError, match="two keys are one"):
+        canonical_json({"e\u0301": 1, "\u00e9": 2})
