@@ -75,6 +75,7 @@ class OnnxEmbedder:
                 raise
             raise MissingExtraError("The embedder", "semantic") from error
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="gnl-embedder")
+        self._process = os.getpid()
         dimension, self.warnings = self._probe(folder)
         self._profile = EmbedderProfile(
             dimension=dimension,
@@ -101,8 +102,11 @@ class OnnxEmbedder:
 
         Raises:
             EmbedderInputError: Something that is no text; nothing has been embedded.
-            EmbedderError: The model failed.
+            EmbedderError: The model failed, or belongs to the process that this one was forked from.
         """
+        if os.getpid() != self._process:
+            # A fork copies no threads, neither ours nor onnxruntime's: the call would wait for ever.
+            raise EmbedderError(f"{self._model_id} was loaded before a fork: load it in the process that uses it.")
         checked = _check(texts)
         if not checked:
             return np.empty((0, self._profile.dimension), np.float32)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -263,3 +265,22 @@ def test_token_ids_beyond_the_graphs_table(tiny):
 def test_what_cannot_be_followed_is_refused(tiny, options, message):
     with pytest.raises(ModelInvalidError, match=message):
         OnnxEmbedder(tiny(**options))
+
+
+def test_after_a_fork_it_says_so_instead_of_waiting_for_ever(tiny):
+    code = """if True:
+        import asyncio, os, signal, sys
+        from gnl_semantic.embedder import OnnxEmbedder
+        from gnl_semantic.errors import EmbedderError
+        embedder = OnnxEmbedder(sys.argv[1])
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            try:
+                asyncio.run(embedder.embed(["a"]))
+            except EmbedderError:
+                os._exit(7)
+            os._exit(1)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert subprocess.run([sys.executable, "-c", code, str(tiny())], check=False).returncode == 7
