@@ -99,7 +99,9 @@ def _exam(ctx: click.Context, options: dict[str, Any]) -> int:
     transcript: Path = options["transcript"] or out.parent / f"{out.stem}.transcript.jsonl"
     outputs = {"--out": out, "--transcript": transcript, "--html": options["html"], "--json": options["json_"]}
     check_outputs(outputs, inputs=[*files, *_recording(options["judge"])])
-    if options["html"] and not all(map(find_spec, ("jinja2", "matplotlib"))):
+    # The code of a judge may change the working folder.
+    out, transcript, html, json_ = (path and path.absolute() for path in outputs.values())
+    if html and not all(map(find_spec, ("jinja2", "matplotlib"))):
         raise MissingExtraError("an HTML report", "qualify")
     fixtures = _load(files, "heldout")
     more = {"max_tokens": options["max_tokens"]} if options["max_tokens"] else {}
@@ -126,7 +128,7 @@ def _exam(ctx: click.Context, options: dict[str, Any]) -> int:
     sitting = _sit(judge, fixtures, settings, transcript, resume=options["resume"])
     if sitting is None:
         return INTERRUPTED
-    return _publish(sitting, out, options["html"], options["json_"])
+    return _publish(sitting, out, html, json_)
 
 
 def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path, *, resume: bool) -> Sitting | None:
@@ -265,7 +267,7 @@ def _paths(values: Sequence[str]) -> list[Path]:
     """Split lists at commas, but never a path that exists with one in its name."""
     paths: list[Path] = []
     for value in values:
-        names = [value] if Path(value).is_file() else value.split(",")
+        names = [value] if _is_file(Path(value)) else value.split(",")
         if not all(name.strip() for name in names):
             raise click.BadParameter(f"--fixtures {value!r}: holds an empty name")
         paths += map(Path, names)
@@ -275,7 +277,14 @@ def _paths(values: Sequence[str]) -> list[Path]:
 def _recording(judge: str) -> list[Path]:
     """Return the files that a judge is made of."""
     name = judge.removeprefix("recorded:")
-    return [path for path in (Path(name), Path(name.rpartition(":")[0] or name)) if path.is_file()]
+    return [path for path in (Path(name), Path(name.rpartition(":")[0] or name)) if _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long for a name, as a list of names may be
+        return False
 
 
 def _load(files: Sequence[Path], shipped: str) -> FixtureSet:
@@ -289,6 +298,8 @@ def _object(text: str | None) -> dict[str, object] | None:
         return None
     try:
         value = json.loads(text)
+        # What a request cannot carry: NaN, infinities, half a character.
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"--extra-body: is no JSON: {error}") from None
     if not isinstance(value, dict):

@@ -21,11 +21,11 @@ def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Iterable[Path] 
     Raises:
         OutputPathError: The message names option, path and fault.
     """
-    taken = {path.resolve(): "an input" for path in inputs}
+    taken = {_where("an input", path): "an input" for path in inputs}
     for option, path in outputs.items():
         if path is None:
             continue
-        where = path.resolve()
+        where = _where(option, path)
         if where in taken:
             raise OutputPathError(f"{option} {path}: is {taken[where]} too: name another file")
         taken[where] = f"the output of {option}"
@@ -34,22 +34,31 @@ def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Iterable[Path] 
             raise OutputPathError(f"{option} {path}: {fault}")
 
 
+def _where(what: str, path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # RuntimeError: how Python before 3.13 tells of a loop
+        raise OutputPathError(f"{what} {path}: is a loop of links, or cannot be reached: name another file") from None
+
+
 def _fault(path: Path) -> str | None:
+    try:
+        return _standing(path)
+    except OSError as error:  # a name that is too long, for one
+        return f"cannot be written: {error.strerror}"
+
+
+def _standing(path: Path) -> str | None:
     if path.is_dir():
         return "is a directory: name a file"
     if path.exists() and not path.is_file():
         return "is no regular file: name a file"
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}: make it first"
-    try:
-        # Only trying tells: rights, read-only mounts and full disks look alike from outside.
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        if path.exists() and not os.access(path, os.W_OK):
-            return "is write-protected"
-    except OSError as error:
-        return f"cannot be written: {error.strerror}"
-    return None
+    # Only trying tells: rights, read-only mounts and full disks look alike from outside.
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+    return "is write-protected" if path.exists() and not os.access(path, os.W_OK) else None
 
 
 def write_output(path: Path, text: str) -> None:

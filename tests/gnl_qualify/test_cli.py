@@ -108,6 +108,13 @@ def test_a_fail_leaves_an_earlier_certificate_and_says_whose_it_is(sit, desk):
     assert "left from an earlier exam" in done.stderr
 
 
+def test_a_judge_that_walks_to_another_folder_takes_no_output_along(sit, desk, room, tmp_path):
+    walking = f"import os\nos.chdir({str(tmp_path)!r})\n{room.PERFECT}"
+    done = sit("--json", "rapor.json", judge=judge_file(desk, walking))
+    assert done.returncode == 0, done.stderr
+    assert {"gnl-judge-cert.json", "gnl-judge-cert.transcript.jsonl", "rapor.json"} <= {p.name for p in desk.iterdir()}
+
+
 def test_nonsense_and_broken_judges_fail_with_a_diagnosis(sit, desk):
     done = sit(judge=judge_file(desk, "def complete(system, user):\n    return 'I think SAME'\n"))
     assert (done.returncode, done.stdout.splitlines()[3][:18]) == (1, "  - format failure")
@@ -360,6 +367,11 @@ GOOD = ("--judge", "yargıç.py", "--model", "m", "--fixtures", "çiftler, bir.j
         ((*GOOD, "--extra-body", "{"), "no JSON"),
         ((*GOOD, "--extra-body", "[1]"), "must be a JSON object"),
         ((*GOOD, "--extra-body", "[" * 100_000), "no JSON"),
+        ((*GOOD, "--extra-body", '{"a": 1e999}'), "no JSON"),
+        ((*GOOD, "--extra-body", r'{"a": "\ud800"}'), "no JSON"),
+        ((*GOOD, "--out", "n" * 300), "--out"),
+        ((*GOOD, "--fixtures", ",".join(["gone.json"] * 50)), "gone.json"),
+        (("--judge", "n" * 300 + ".py", "--model", "m"), "cannot be read"),
         ((*GOOD, "verify", "x", "--transcript", "y"), "belongs to the exam"),
         (("verify", "x"), "--transcript"),
         (("verify", "x", "--transcript", "y"), "there is no certificate"),

@@ -66,3 +66,13 @@ def test_plain_text_is_one_line_without_anything_that_acts(text):
 def test_plain_text_keeps_what_can_be_read():
     assert plain("İstanbul 東京 می\u200cخواهم ✓") == "İstanbul 東京 می\u200cخواهم ✓"
     assert plain("a\x1b[31m\u202eb\r\n") == "a\\x1b[31m\\u202eb\\r\\n"
+
+
+def test_a_loop_of_links_and_an_endless_name_are_refused(tmp_path):
+    (tmp_path / "one").symlink_to(tmp_path / "two")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    for path in (tmp_path / "one", tmp_path / ("n" * 300)):
+        with pytest.raises(OutputPathError, match="--json"):
+            check_outputs({"--json": path})
+    with pytest.raises(OutputPathError, match="an input"):
+        check_outputs({}, inputs=[tmp_path / "one"])
