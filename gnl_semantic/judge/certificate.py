@@ -325,7 +325,7 @@ def _contradiction(certificate: Certificate) -> str | None:
         ("nearMissFp", certificate.near_miss_fp, certificate.false_alarms, "near-miss"),
     ):
         counts = certificate.counts_by_label.get(label, CertifiedCounts())
-        if not rate.n or not math.isclose(share, rate.k / rate.n, abs_tol=1e-9):
+        if rate.k > rate.n or not rate.n or not math.isclose(share, rate.k / rate.n, abs_tol=1e-9):
             return f"field '{field}' is {share}, its counts say {rate.k} of {rate.n}"
         if (rate.k, rate.n) != (counts.same, counts.put) or rate.n != certificate.pairs_by_label.get(label):
             return f"field 'countsByLabel.{label}' says {counts.same} of {counts.put}, the rate {rate.k} of {rate.n}"

@@ -50,7 +50,7 @@ def verify_certificate(path: Path, transcript_path: Path, fixtures: FixtureSet |
     if not found:
         paper, questions = questions_for(header, whole)
         found = list(_answer_faults(transcript, questions))
-        if all(question.id in transcript.answers for question in questions):
+        if transcript.answers.keys() == {question.id for question in questions}:
             report = report_of(
                 header,
                 transcript.answers,

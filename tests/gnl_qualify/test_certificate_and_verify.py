@@ -152,6 +152,16 @@ async def test_answers_of_another_prompt_or_item_are_named(passed):
     assert [line for line in found if "1 of " in line and "no answer" in line]
 
 
+@pytest.mark.parametrize("change", [{"round": "repeat", "repeat": 1}, {"round": "reversed"}])
+async def test_an_answer_beside_all_that_were_asked_is_named(passed, change):
+    fixtures, path, transcript, _ = passed
+    lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines.insert(5, json.dumps(json.loads(lines[5]) | {"item": "q99999"} | change) + "\n")
+    transcript.write_text("".join(lines), encoding="utf-8")
+    found = verify_certificate(path, transcript, fixtures)
+    assert [line for line in found if "q99999" in line and "did not ask" in line]
+
+
 @pytest.mark.parametrize(("field", "value"), [("sampled_from", None), ("set_private", False)])
 async def test_a_transcript_that_hides_where_its_pairs_come_from_is_found(passed, field, value):
     fixtures, path, transcript, _ = passed

@@ -362,6 +362,7 @@ COUNTS = FIELDS["counts_by_label"]
         ({"paraphrase_recall": 0.9}, "field 'paraphraseRecall' is 0.9, its counts say 60 of 75"),
         ({"near_miss_fp": 0.02}, "field 'nearMissFp' is 0.02, its counts say 0 of 75"),
         ({"recall": FIELDS["recall"] | {"k": 0, "n": 0}}, "'paraphraseRecall' is 0.8, its counts say 0 of 0"),
+        ({"recall": FIELDS["recall"] | {"k": 10**400, "n": 1}}, "field 'paraphraseRecall' is 0.8, its counts say 1000"),
         ({"false_alarms": FIELDS["false_alarms"] | {"n": 0}}, "'nearMissFp' is 0.0, its counts say 0 of 0"),
         ({"false_alarms": FIELDS["false_alarms"] | {"n": 7500}}, "says 0 of 75, the rate 0 of 7500"),
         ({"recall": FIELDS["recall"] | {"k": 4, "n": 5}}, "says 60 of 75, the rate 4 of 5"),
