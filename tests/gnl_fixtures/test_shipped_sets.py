@@ -9,7 +9,7 @@ from gnl_core import normalize_identity_value
 from gnl_fixtures import LABELS, PHENOMENA, load_shipped
 
 NAMES = ("calibration", "heldout")
-SET_IDS = {"calibration": "77fb21a2e9e63f48", "heldout": "166b8deb4e23dd20"}
+SET_IDS = {"calibration": "32c2c21f6f955325", "heldout": "166b8deb4e23dd20"}
 
 
 @pytest.mark.parametrize("name", NAMES)

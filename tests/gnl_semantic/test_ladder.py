@@ -276,7 +276,7 @@ def test_calibration_set() -> None:
     assert wrong == []
     assert found["dup-exact", "match"] == totals["dup-exact"]
     assert found["dup-paraphrase", "match"] >= 0.15 * totals["dup-paraphrase"]
-    assert found["near-miss", "separate"] >= 0.35 * totals["near-miss"]
+    assert found["near-miss", "separate"] >= 0.29 * totals["near-miss"]
 
 
 # What holds for any text
