@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 200
 """Default length of an answer: one word, and room for a model that thinks apart from it."""
+_MOST_TOKENS = 2**53
+"""Largest count that every reader of JSON can hold; a server that says more says nothing."""
 
 
 class OpenAICompatibleJudge:
@@ -112,7 +114,7 @@ class OpenAICompatibleJudge:
                 f"{who}: {self._safe(_said(error.body))}" if _said(error.body) else who,
                 retry_after=error.response.headers.get("retry-after"),
             ) from None
-        except (openai.OpenAIError, ValueError) as error:  # ValueError: a body that claims to be JSON
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # the last two: a body that claims to be JSON
             raise JudgeError(f"{who}: the answer cannot be read: {self._safe(error)}") from None
 
     async def _ask(self, system: str, user: str) -> ChatCompletion:
@@ -179,4 +181,4 @@ def _said(body: object) -> str | None:
 
 def _count(usage: object, name: str) -> int | None:
     count = getattr(usage, name, None)
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_TOKENS else None

@@ -270,7 +270,15 @@ async def test_an_answer_without_text_is_a_failed_call(server, judge_at, body, k
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1, "completion_tokens": True}, 3]
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": 10**4000},
+        {"prompt_tokens": "many"},
+        {"prompt_tokens": -1, "completion_tokens": True},
+        3,
+    ],
 )
 async def test_counts_that_are_none_are_left_out(server, judge_at, usage):
     server.body = completion("DIFFERENT", usage=usage)
