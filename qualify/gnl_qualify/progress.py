@@ -17,7 +17,7 @@ EVERY = 25
 @contextmanager
 def shown_progress() -> Iterator[Callable[[int, int], Tick]]:
     """Yield what `sit_exam` takes as `progress`."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():  # None: it was closed before the start
         yield _lines
         return
     from rich.console import Console  # noqa: PLC0415

@@ -240,7 +240,9 @@ def test_a_reader_that_leaves_early_costs_nothing(room, desk):
     assert "Broken" not in (desk / "err.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("to", "told"), [(">/dev/full", "standard output cannot be written"), (">&-", "certificate")])
+@pytest.mark.parametrize(
+    ("to", "told"), [(">/dev/full", "standard output cannot be written"), (">&-", "certificate"), (">&- 2>&-", "")]
+)
 def test_a_report_that_cannot_be_shown_leaves_the_exit_status_to_the_exam(room, desk, to, told):
     command, options = room.program("--judge", "yargıç.py", "--model", "m", "--fixtures", "çiftler, bir.json")
     done = subprocess.run(
