@@ -11,6 +11,7 @@ from pathlib import Path
 from gnl_core.errors import MissingExtraError
 from gnl_semantic.embedder.cache import cache_root, ensure_folder
 from gnl_semantic.embedder.graph import build_graph
+from gnl_semantic.embedder.threshold import MeasuredThreshold
 from gnl_semantic.embedder.vocabulary import build_tokenizer
 from gnl_semantic.embedder.weights import Weights, find_weights, read_weights
 
@@ -28,12 +29,12 @@ class BuiltinModel:
     Attributes:
         model_id: Its stamp.
         accuracy_level: How the 4-bit matrices are multiplied; see `build_graph`.
-        candidate_threshold: Measured for this graph; None until it is.
+        thresholds: Measured for this graph by the program's `calibrate` on the shipped calibration set.
     """
 
     model_id: str
     accuracy_level: int
-    candidate_threshold: float | None = None
+    thresholds: tuple[MeasuredThreshold, ...] = ()
 
 
 MODELS = {

@@ -24,6 +24,7 @@ def load_embedder(
     threads: int | None = None,
     graph: str | None = None,
     prefix: str | None = None,
+    candidate_threshold: float | None = None,
 ) -> OnnxEmbedder:
     """Load a model. This blocks: for about a second, the first time for three.
 
@@ -35,6 +36,8 @@ def load_embedder(
         threads: Of one run; by default as many as this process has CPUs, 4 at most.
         graph: ONNX file in the folder, 'onnx/model_quantized.onnx' for instance; by default the first that is there.
         prefix: Put in front of each text; by default what the folder says. Models of the E5 family need 'query: '.
+        candidate_threshold: Cosine below which two sentences are no candidates; by default the measured one of the
+            built-in model, and for others 0.60 with a warning. One that separates nothing earns a warning too.
 
     Raises:
         ModelNotFoundError: No such model here.
@@ -51,15 +54,22 @@ def load_embedder(
             raise ConfigError(f"{spec!r} brings its own graph and prefix: leave graph and prefix to models in folders.")
         folder = ensure_builtin(model, cache_dir=cache_dir)
         return OnnxEmbedder(
-            folder, model_id=model.model_id, candidate_threshold=model.candidate_threshold, threads=threads
+            folder,
+            model_id=model.model_id,
+            candidate_threshold=candidate_threshold,
+            measured=model.thresholds,
+            threads=threads,
         )
     path = Path(spec).expanduser()
     if spec and path.is_dir():
-        return OnnxEmbedder(read_folder(path, graph=graph, prefix=prefix), threads=threads)
+        folder_found = read_folder(path, graph=graph, prefix=prefix)
+        return OnnxEmbedder(folder_found, candidate_threshold=candidate_threshold, threads=threads)
     if not _HUB_NAME.fullmatch(spec):
         raise ModelNotFoundError(
             f"No model {spec!r}: no such folder, and no hub name 'owner/name'. The built-in model is 'local'.",
             name=spec,
         )
     found = read_folder(find_in_hub(spec, allow_download=allow_download, graph=graph), graph=graph, prefix=prefix)
-    return OnnxEmbedder(found, model_id=found.stamp(f"hub:{spec}"), threads=threads)
+    return OnnxEmbedder(
+        found, model_id=found.stamp(f"hub:{spec}"), candidate_threshold=candidate_threshold, threads=threads
+    )

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gnl_core.errors import MissingExtraError
 from gnl_semantic.embedder.folder import ModelFolder, read_folder
-from gnl_semantic.embedder.port import UNKNOWN_THRESHOLD, EmbedderProfile, Vectors
+from gnl_semantic.embedder.port import EmbedderProfile, Vectors
+from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, threshold_warning
 from gnl_semantic.embedder.tokens import load_encoder
 from gnl_semantic.errors import EmbedderError, EmbedderInputError, ModelInvalidError
 
@@ -45,7 +46,9 @@ class OnnxEmbedder:
     Args:
         folder: The model's folder, or what `read_folder` made of it.
         model_id: The stamp of its vectors; by default the folder's name and a hash of its files and settings.
-        candidate_threshold: Cosine below which two sentences are no candidates; None where nobody has measured it.
+        candidate_threshold: Cosine below which two sentences are no candidates; by default the measured one, or
+            `UNKNOWN_THRESHOLD` with a warning.
+        measured: What is known of the model.
         threads: Of one run; by default as many as this process has CPUs, 4 at most.
 
     Attributes:
@@ -63,6 +66,7 @@ class OnnxEmbedder:
         *,
         model_id: str | None = None,
         candidate_threshold: float | None = None,
+        measured: tuple[MeasuredThreshold, ...] = (),
         threads: int | None = None,
     ) -> None:
         folder = folder if isinstance(folder, ModelFolder) else read_folder(folder)
@@ -76,13 +80,19 @@ class OnnxEmbedder:
             raise MissingExtraError("The embedder", "semantic") from error
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="gnl-embedder")
         self._process = os.getpid()
-        dimension, self.warnings = self._probe(folder)
+        dimension, doubts = self._probe(folder)
+        known = next((one for one in measured if one.form == "canonical"), None)
+        doubt = threshold_warning(self._model_id, candidate_threshold, known)
+        self.warnings = (*doubts, *([doubt] if doubt else ()))
+        if candidate_threshold is None and known is not None:
+            candidate_threshold = known.value
         self._profile = EmbedderProfile(
             dimension=dimension,
             prefix=folder.prefix,
             max_tokens=folder.max_tokens,
             candidate_threshold=UNKNOWN_THRESHOLD if candidate_threshold is None else candidate_threshold,
             threshold_measured=candidate_threshold is not None,
+            measured=measured,
         )
         for warning in self.warnings:
             _log.warning("%s", warning)

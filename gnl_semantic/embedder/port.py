@@ -9,8 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-UNKNOWN_THRESHOLD = 0.60
-"""Candidate threshold of an embedder that nobody has measured: the seed's default."""
+from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, SentenceForm
 
 Vectors = NDArray[np.float32]
 
@@ -25,6 +24,7 @@ class EmbedderProfile:
         max_tokens: Longer texts are cut to this many tokens, special ones included.
         candidate_threshold: Cosine below which two sentences are no candidates, -1 to 1.
         threshold_measured: Whether the threshold was measured for this model; if not it is `UNKNOWN_THRESHOLD`.
+        measured: What was measured, a form of the sentence each; `candidate_threshold` belongs to 'canonical'.
     """
 
     dimension: int
@@ -32,6 +32,12 @@ class EmbedderProfile:
     max_tokens: int = 512
     candidate_threshold: float = UNKNOWN_THRESHOLD
     threshold_measured: bool = False
+    measured: tuple[MeasuredThreshold, ...] = ()
+
+    def threshold_for(self, form: SentenceForm) -> float:
+        """Return the threshold of a form of the sentence: 'bare' has its own where one was measured."""
+        own = next((one.value for one in self.measured if one.form == form), self.candidate_threshold)
+        return self.candidate_threshold if form == "canonical" else own
 
 
 @runtime_checkable

@@ -74,9 +74,15 @@ async def test_prefix_and_limit_are_the_folders(tiny):
 
 def test_an_unmeasured_threshold_says_so(tiny):
     folder = tiny()
-    profile = OnnxEmbedder(folder).profile
+    embedder = OnnxEmbedder(folder)
+    profile = embedder.profile
     assert (profile.candidate_threshold, profile.threshold_measured) == (UNKNOWN_THRESHOLD, False)
-    profile = OnnxEmbedder(folder, candidate_threshold=0.7).profile
+    (warning,) = embedder.warnings
+    assert "calibrate" in warning
+    assert "0.60" in warning
+    embedder = OnnxEmbedder(folder, candidate_threshold=0.7)
+    assert embedder.warnings == ()
+    profile = embedder.profile
     assert (profile.candidate_threshold, profile.threshold_measured) == (0.7, True)
 
 
@@ -101,11 +107,11 @@ def test_equal_folders_have_equal_stamps(tiny):
 
 def test_a_graph_that_mixes_its_batch_earns_a_warning(tiny, caplog):
     with caplog.at_level(logging.WARNING, "gnl_semantic"):
-        embedder = OnnxEmbedder(tiny(leaky=True))
+        embedder = OnnxEmbedder(tiny(leaky=True), candidate_threshold=0.7)
     (warning,) = embedder.warnings
     assert "depends on the texts embedded with it" in warning
     assert warning in caplog.text
-    assert OnnxEmbedder(tiny(name="sound")).warnings == ()
+    assert OnnxEmbedder(tiny(name="sound"), candidate_threshold=0.7).warnings == ()
 
 
 @given(texts=st.lists(st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join), min_size=1, max_size=80))
