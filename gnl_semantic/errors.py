@@ -17,15 +17,18 @@ GnlError
     ├── ModelCacheError               the built-in model cannot be written to the cache folder
     ├── JudgeConfigError              a judge that cannot be loaded
     ├── RulesError                    a ladder configuration that means nothing
+    ├── KeyInvalidError               a key that cannot sign, or cannot verify a signature
     └── CertificateError              a judge certificate that does not hold here
         ├── CertificateMissingError       none was given
         ├── CertificateUnreadableError    no certificate, or a number was edited
         ├── CertificateUnwritableError    cannot be put on disk
         ├── CertificateVersionError       written in a format this release does not read
+        ├── CertificateSignatureError     unsigned, signed by a stranger, or edited under its signature
         ├── CertificateModelError         issued for another judge model
         ├── CertificatePromptError        issued for another prompt
         ├── CertificateRecallError        paraphrase recall below the bar
         ├── CertificateFalseAlarmError    near-miss false alarms above the bar
+        ├── CertificateProvisionalError   provisional, where certified ones alone are accepted
         └── CertificateExpiredError       past the expiry written into it
 """
 
@@ -142,6 +145,12 @@ class RulesError(ConfigError):
     code = "rules_invalid"
 
 
+class KeyInvalidError(ConfigError):
+    """A key that cannot sign, or cannot verify a signature: no Ed25519 key, or locked by another passphrase."""
+
+    code = "key_invalid"
+
+
 class CertificateError(ConfigError):
     """A judge certificate that does not hold here."""
 
@@ -173,6 +182,12 @@ class CertificateVersionError(CertificateError):
     code = "certificate_version"
 
 
+class CertificateSignatureError(CertificateError):
+    """The certificate is unsigned, signed by a key that is not trusted here, or was edited after it was signed."""
+
+    code = "certificate_signature"
+
+
 class CertificateModelError(CertificateError):
     """The certificate was issued for another judge model."""
 
@@ -195,6 +210,12 @@ class CertificateFalseAlarmError(CertificateError):
     """The certified near-miss false alarms lie above the bar."""
 
     code = "certificate_false_alarms"
+
+
+class CertificateProvisionalError(CertificateError):
+    """The certificate is provisional, where only certified ones are accepted."""
+
+    code = "certificate_provisional"
 
 
 class CertificateExpiredError(CertificateError):

@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints, ValidationError
 
 from gnl_core.canonical import digest
-from gnl_core.errors import NotCanonicalError
+from gnl_core.errors import ConfigError, NotCanonicalError
 from gnl_core.files import write_whole
 from gnl_semantic.errors import (
     CertificateExpiredError,
@@ -25,11 +24,27 @@ from gnl_semantic.errors import (
     CertificateMissingError,
     CertificateModelError,
     CertificatePromptError,
+    CertificateProvisionalError,
     CertificateRecallError,
     CertificateUnreadableError,
     CertificateUnwritableError,
     CertificateVersionError,
 )
+from gnl_semantic.judge.certificate_parts import (
+    CertifiedBaseline,
+    CertifiedClusters,
+    CertifiedCounts,
+    CertifiedDomain,
+    CertifiedFlips,
+    CertifiedLatency,
+    CertifiedRate,
+    CertifiedSignature,
+    Hex16,
+    Hex64,
+    Part,
+    Time,
+)
+from gnl_semantic.judge.signature import check_signature, edited_fields
 from gnl_semantic.judge.verdict import PARSER_VERSION
 
 CERTIFICATE_VERSION = 1
@@ -43,131 +58,57 @@ WARN_AFTER = timedelta(days=180)
 """Age from which a certificate without an expiry draws a warning."""
 
 
-def _zoned(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("the time has no zone")
-    return text
-
-
 CLOCK_SKEW = timedelta(days=1)
 """How far ahead another machine's clock may have been when the certificate was issued."""
 
-_Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-_Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-_Count = Annotated[int, Field(ge=0)]
-_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-_Time = Annotated[str, AfterValidator(_zoned)]
-"""ISO 8601 with a zone."""
 
-
-class _Part(BaseModel):
-    """Common shape of everything inside a certificate: camelCase on disk, nothing unknown, nothing coerced."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True, allow_inf_nan=True
-    )
-
-
-class CertifiedRate(_Part):
-    """A rate as certified: k of n pairs put, its two-sided 95 % Wilson interval, its one-sided 95 % bound.
-
-    The bound is Clopper and Pearson's: of recall over all pairs put, of false alarms over the answered ones alone.
-    """
-
-    k: _Count
-    n: _Count
-    low: _Share
-    high: _Share
-    bound: _Share
-
-
-class CertifiedCounts(_Part):
-    """Answers to the pairs of one label, by kind."""
-
-    same: _Count = 0
-    different: _Count = 0
-    unsure: _Count = 0
-    unparsed: _Count = 0
-    error: _Count = 0
-    timeout: _Count = 0
-
-    @property
-    def answered(self) -> int:
-        """Pairs that got one of the three words."""
-        return self.same + self.different + self.unsure
-
-    @property
-    def put(self) -> int:
-        """Pairs that were asked."""
-        return self.answered + self.unparsed + self.error + self.timeout
-
-
-class CertifiedFlips(_Part):
-    """Pairs asked more than once, and how many changed their answer."""
-
-    pairs: _Count
-    flips: _Count
-
-
-class CertifiedLatency(_Part):
-    """Milliseconds of one call; `limit_ms` is the time limit the exam gave it."""
-
-    p50_ms: float | None
-    p95_ms: float | None
-    max_ms: float | None
-    limit_ms: float
-
-
-class CertifiedBaseline(_Part):
-    """What a judge without a model scores on the same pairs."""
-
-    name: str
-    paraphrase_recall: _Share
-    near_miss_fp: _Share
-
-
-class Certificate(_Part):
+class Certificate(Part):
     """What a judge proved, about which prompt, on which pairs.
 
-    The first seven fields are the seed's. `sha256` covers all the others, so that a slip of the hand is noticed; it is
-    no signature. `check_certificate` holds the rates against the counts, `gnl-semantic-qualify verify` holds the
-    counts against the transcript.
+    The first seven fields are the seed's. `sha256` covers all fields but itself and the signature, so that a slip of
+    the hand is noticed; against intent there is `signature`, where somebody gave one. `check_certificate` holds the
+    rates against the counts, `gnl-semantic-qualify verify` holds the counts against the transcript.
     """
 
     v: Literal[1]
-    fixture_set_id: _Hex16
+    fixture_set_id: Hex16
     judge_model_id: Annotated[str, StringConstraints(min_length=1)]
     judge_prompt_version: str
     paraphrase_recall: float
     near_miss_fp: float
-    passed_at: _Time
+    passed_at: Time
     status: Literal["provisional", "certified"]
-    expires_at: _Time | None
-    prompt_sha256: _Hex64
+    expires_at: Time | None
+    prompt_sha256: Hex64
     parser_version: str
     ruleset_version: str
     library_version: str
-    transcript_sha256: _Hex64
+    transcript_sha256: Hex64
     seed: int
     judge_spec: str
     judge_engine: str
     judge_parameters: dict[str, object]
     fixture_set_name: str
     fixture_set_private: bool
-    fixture_set_sampled_from: _Hex16 | None
+    fixture_set_sampled_from: Hex16 | None
     pairs_by_label: dict[str, int]
     pairs_by_language: dict[str, int]
     counts_by_label: dict[str, CertifiedCounts]
     recall: CertifiedRate
     false_alarms: CertifiedRate
+    recall_by_domain: CertifiedClusters | None
+    false_alarms_by_domain: CertifiedClusters | None
     worst_domain: str | None
+    worst_domain_right: CertifiedDomain | None
     repeat: CertifiedFlips | None
     order: CertifiedFlips | None
     latency: CertifiedLatency
     tokens_in: int | None
     tokens_out: int | None
     baselines: list[CertifiedBaseline]
-    sha256: _Hex64
+    sitting: Annotated[int, Field(ge=1)] | None
+    sha256: Hex64
+    signature: CertifiedSignature | None
 
     @classmethod
     def issue(cls, **fields: object) -> Certificate:
@@ -176,12 +117,16 @@ class Certificate(_Part):
         Raises:
             ValueError: A field is missing, unknown or of another type (pydantic's error, a programming fault).
         """
-        blank = cls.model_validate({**fields, "sha256": "0" * 64})
+        blank = cls.model_validate({"signature": None, **fields, "sha256": "0" * 64})
         return blank.model_copy(update={"sha256": blank.content_sha256()})
 
     def content_sha256(self) -> str:
-        """Return the SHA-256 over the canonical JSON of all fields but `sha256` itself."""
-        return digest(self.model_dump(by_alias=True, exclude={"sha256"}))
+        """Return the SHA-256 over the canonical JSON of `content`."""
+        return digest(self.content())
+
+    def content(self) -> dict[str, object]:
+        """Return what hash and signature cover, by the names on disk: all fields but these two."""
+        return self.model_dump(by_alias=True, exclude={"sha256", "signature"})
 
     def to_json(self) -> str:
         """Return the certificate as it stands on disk, with a final newline."""
@@ -251,8 +196,10 @@ def parse_certificate(raw: object, name: str = "certificate") -> Certificate:
     except (NotCanonicalError, RecursionError) as error:
         raise CertificateUnreadableError(f"{name}: cannot be hashed: {error}: sit the exam again") from None
     if certificate.sha256 != content:
+        edited = edited_fields(certificate.content(), certificate.signature) if certificate.signature else []
+        named = f" (edited: {', '.join(edited)})" if edited else ""
         raise CertificateUnreadableError(
-            f"{name}: field 'sha256' does not fit the content: the file was edited after it was issued; "
+            f"{name}: field 'sha256' does not fit the content{named}: the file was edited after it was issued; "
             "restore it or sit the exam again"
         )
     return certificate
@@ -264,6 +211,8 @@ def check_certificate(
     judge_model_id: str,
     prompt_version: str,
     prompt_sha256: str,
+    require: Literal["provisional", "certified"] = "provisional",
+    trusted_keys: Sequence[str | bytes] | None = None,
     now: datetime | None = None,
 ) -> tuple[str, ...]:
     """Refuse a certificate that does not hold for this judge and this prompt; return warnings for one that does.
@@ -276,15 +225,23 @@ def check_certificate(
         judge_model_id: Id of the judge model about to be used.
         prompt_version: Version of the prompt about to be rendered.
         prompt_sha256: Its hash: the words count, not only their number.
+        require: 'certified' refuses a provisional certificate, whose bars hold as point estimates only.
+        trusted_keys: Public keys, PEM or 64 hex digits: one of them must have signed. None asks for no signature.
         now: Aware time of the check; default the present.
 
     Raises:
         CertificateError: The leaf says which requirement failed; the message names the way out.
+        ConfigError: `require` or a key means nothing.
+        MissingExtraError: `trusted_keys` without the extra 'sign'.
     """
+    if require not in ("provisional", "certified"):
+        raise ConfigError(f"require is {require!r}, must be 'provisional' or 'certified'")
     if certificate is None:
         raise CertificateMissingError(
             f"judge '{judge_model_id}' has no certificate: sit the exam with gnl-semantic-qualify, then pass the file"
         )
+    if trusted_keys is not None:
+        check_signature(certificate.content(), certificate.signature, trusted_keys)
     if certificate.judge_model_id != judge_model_id:
         raise CertificateModelError(
             f"the certificate was issued for judge model '{certificate.judge_model_id}', "
@@ -311,6 +268,13 @@ def check_certificate(
         raise CertificateFalseAlarmError(
             f"certified near-miss false alarms are {certificate.near_miss_fp}, "
             f"the bar is at most {MAX_NEAR_MISS_FALSE_ALARMS}: use a better judge"
+        )
+    if require == "certified" and certificate.status != "certified":
+        raise CertificateProvisionalError(
+            f"the certificate of judge '{certificate.judge_model_id}' is provisional: its one-sided 95 % bounds are "
+            f"{certificate.recall.bound:.3f} for recall (at least {MIN_PARAPHRASE_RECALL} is needed) and "
+            f"{certificate.false_alarms.bound:.3f} for false alarms (at most {MAX_NEAR_MISS_FALSE_ALARMS}): sit the "
+            "exam on more pairs, or accept provisional certificates"
         )
     fault = _contradiction(certificate)
     if fault is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gnl_fixtures import FixtureSet
 from gnl_qualify.baselines import baselines_of
+from gnl_qualify.capacity import capacity_of
 from gnl_qualify.items import Paper, set_paper
 from gnl_qualify.plan import Question, QuestionId, questions_of
 from gnl_qualify.sample import limited
@@ -88,9 +89,9 @@ def report_of(
         bars=bars,
         groups=groups,
         worst_domain=worst(groups["domain"]),
-        baselines=baselines_of([pair for pair, _ in marked]),
-        repeat=_flips("asked again", answers, "repeat"),
-        order=_flips("records in reverse order", answers, "reversed"),
+        baselines=baselines_of([pair for pair, _ in marked], [outcome == "same" for _, outcome in marked]),
+        repeat=_flips("asked again", answers, "repeat", paper),
+        order=_flips("records in reverse order", answers, "reversed", paper),
         latency=_latency(answers, header.timeout_s),
         calls=len(answers),
         tokens_in=_sum([answer.tokens_in for answer in answers.values()]),
@@ -110,6 +111,7 @@ def report_of(
             transcript_sha256=transcript_sha256,
             concurrency=header.concurrency,
         ),
+        capacity=capacity_of(bars[0].rate.n, bars[1].rate.n),
     )
 
 
@@ -124,18 +126,20 @@ def _set_info(header: Header, paper: Paper) -> SetInfo:
         private=header.set_private,
         sampled_from=header.sampled_from,
         sittings=count_sittings(header.sampled_from or header.set_id, private=header.set_private),
+        sitting=header.sitting,
     )
 
 
-def _flips(what: str, answers: Mapping[QuestionId, Answer], round_: str) -> Flips | None:
+def _flips(what: str, answers: Mapping[QuestionId, Answer], round_: str, paper: Paper) -> Flips | None:
     """Compare the answers of a round with those of the main round to the same items."""
     outcomes: defaultdict[str, list[Outcome]] = defaultdict(list)
-    for question, answer in answers.items():
+    # Sorted, for answers stand in the transcript as they came.
+    for question, answer in sorted(answers.items()):
         if question.round == round_:
             outcomes[question.item].append(outcome_of(answer))
     for item, seen in outcomes.items():
-        seen.append(outcome_of(answers[QuestionId(item, "main", 0)]))
-    return flips_of(what, outcomes)
+        seen.insert(0, outcome_of(answers[QuestionId(item, "main", 0)]))
+    return flips_of(what, outcomes, paper.key)
 
 
 def _latency(answers: Mapping[QuestionId, Answer], limit_s: float) -> Latency:

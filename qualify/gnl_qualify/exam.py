@@ -15,6 +15,7 @@ from gnl_fixtures import FixtureSet
 from gnl_qualify.errors import TranscriptMismatchError
 from gnl_qualify.evaluation import questions_for, report_of
 from gnl_qualify.issue import MAX_VALID_DAYS, issue_certificate
+from gnl_qualify.looks import sitting_number
 from gnl_qualify.plan import Question
 from gnl_qualify.sample import limited
 from gnl_qualify.transcript import MAX_ANSWER, Answer, Header, TranscriptWriter, read_transcript
@@ -114,7 +115,7 @@ async def sit_exam(
         JudgeConfigError: There is no such prompt version.
     """
     try:
-        asked = _header(judge, fixtures, settings)
+        asked = _header(judge, fixtures, settings, transcript.parent)
         paper, questions = questions_for(asked, fixtures)
         with (TranscriptWriter.resume if resume else TranscriptWriter.start)(transcript, asked) as writer:
             open_questions = _still_open(questions, writer, transcript)
@@ -137,7 +138,7 @@ async def sit_exam(
         await judge.aclose()
 
 
-def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
+def _header(judge: Judge, fixtures: FixtureSet, settings: Settings, folder: Path) -> Header:
     if settings.prompt_version not in PROMPTS:
         raise JudgeConfigError(f"there is no prompt version '{settings.prompt_version}'; known: {', '.join(PROMPTS)}")
     put = limited(fixtures, settings.limit, seed=settings.seed)
@@ -165,6 +166,7 @@ def _header(judge: Judge, fixtures: FixtureSet, settings: Settings) -> Header:
         order_sample=settings.order_sample,
         command=_kept(settings.command),
         started_at=_now(),
+        sitting=sitting_number(fixtures.set_id, folder=folder, private=put.private),
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from gnl_reports.model import Bar, ExamReport, Flips
-from gnl_semantic.judge.certificate import (
-    CERTIFICATE_VERSION,
-    Certificate,
+from gnl_reports.model import Bar, Clustered, ExamReport, Flips, Group, Paired
+from gnl_semantic.judge.certificate import CERTIFICATE_VERSION, Certificate
+from gnl_semantic.judge.certificate_parts import (
     CertifiedBaseline,
+    CertifiedClusters,
     CertifiedCounts,
+    CertifiedDifference,
+    CertifiedDomain,
     CertifiedFlips,
     CertifiedLatency,
     CertifiedRate,
@@ -35,12 +38,12 @@ def issue_certificate(report: ExamReport, *, valid_days: int | None = None) -> C
 
 
 def stated(report: ExamReport) -> dict[str, object]:
-    """Return what a certificate of this report states, by its names on disk, without expiry and content hash.
+    """Return what a certificate of this report states, by its names on disk, without expiry, hash and signature.
 
     A failed report has such fields too, with its status: a verifier compares them.
     """
     certificate = Certificate.model_construct(**_fields(report, None))  # type: ignore[arg-type]
-    return certificate.model_dump(by_alias=True, exclude={"expires_at", "sha256"}, warnings=False)
+    return certificate.model_dump(by_alias=True, exclude={"expires_at", "sha256", "signature"}, warnings=False)
 
 
 def _fields(report: ExamReport, valid_days: int | None) -> dict[str, object]:
@@ -75,7 +78,10 @@ def _fields(report: ExamReport, valid_days: int | None) -> dict[str, object]:
         "counts_by_label": {group.name: CertifiedCounts(**asdict(group.counts)) for group in report.groups["label"]},
         "recall": _rate(recall),
         "false_alarms": _rate(alarms),
+        "recall_by_domain": _clusters(recall.by_domain),
+        "false_alarms_by_domain": _clusters(alarms.by_domain),
         "worst_domain": report.worst_domain,
+        "worst_domain_right": _domain(report.groups["domain"], report.worst_domain),
         "repeat": _flips(report.repeat),
         "order": _flips(report.order),
         "latency": CertifiedLatency(p50_ms=latency.p50, p95_ms=latency.p95, max_ms=latency.max, limit_ms=latency.limit),
@@ -86,9 +92,12 @@ def _fields(report: ExamReport, valid_days: int | None) -> dict[str, object]:
                 name=base.name,
                 paraphrase_recall=base.recall.value or 0.0,
                 near_miss_fp=base.false_alarms.value or 0.0,
+                recall_difference=_difference(base.recall_difference),
+                false_alarm_difference=_difference(base.false_alarm_difference),
             )
             for base in report.baselines
         ],
+        "sitting": fixtures.sitting,
     }
 
 
@@ -103,6 +112,32 @@ def _rate(bar: Bar) -> CertifiedRate:
     return CertifiedRate(k=bar.rate.k, n=bar.rate.n, low=bar.rate.low, high=bar.rate.high, bound=bound)
 
 
+def _clusters(rate: Clustered | None) -> CertifiedClusters | None:
+    return None if rate is None else CertifiedClusters(domains=rate.clusters, low=rate.low, high=rate.high)
+
+
+def _domain(groups: Sequence[Group], name: str | None) -> CertifiedDomain | None:
+    right = next((group.right for group in groups if group.name == name), None)
+    return None if right is None else CertifiedDomain(k=right.k, n=right.n, low=right.low, high=right.high)
+
+
+def _difference(pairs: Paired | None) -> CertifiedDifference | None:
+    if pairs is None:
+        return None
+    return CertifiedDifference(
+        n=pairs.n,
+        judge_only=pairs.first_only,
+        baseline_only=pairs.second_only,
+        difference=pairs.difference,
+        low=pairs.low,
+        high=pairs.high,
+        p=pairs.p,
+    )
+
+
 def _flips(flips: Flips | None) -> CertifiedFlips | None:
     """Certify the pairs that could be compared, not those that were asked."""
-    return None if flips is None else CertifiedFlips(pairs=flips.flips.n, flips=flips.flips.k)
+    if flips is None:
+        return None
+    agreement = flips.agreement.k / flips.agreement.n if flips.agreement and flips.agreement.n else None
+    return CertifiedFlips(pairs=flips.flips.n, runs=flips.runs, flips=flips.flips.k, agreement=agreement)

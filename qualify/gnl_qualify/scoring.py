@@ -7,14 +7,16 @@ the answered pairs alone, so that silence proves nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import comb
 from typing import Literal
 
 from gnl_fixtures import LABELS, Pair
+from gnl_qualify.clustered import clustered
 from gnl_qualify.stats import lower_bound, rate, upper_bound
 from gnl_qualify.transcript import Answer
-from gnl_reports.model import Bar, Counts, Flips, Group, Grouping, Status
+from gnl_reports.model import Bar, Clustered, Counts, FlippedPair, Flips, Group, Grouping, Status
 from gnl_semantic.judge.certificate import MAX_NEAR_MISS_FALSE_ALARMS, MIN_ANSWERED, MIN_PARAPHRASE_RECALL
 from gnl_semantic.judge.verdict import Verdict, parse_verdict
 from gnl_semantic.rate import Rate
@@ -70,6 +72,7 @@ def bars_of(marked: Sequence[Marked]) -> tuple[Bar, Bar]:
             answered=paraphrases.answered,
             passed=recall.value is not None and recall.value >= MIN_PARAPHRASE_RECALL,
             certified=low is not None and low >= MIN_PARAPHRASE_RECALL,
+            by_domain=_by_domain(marked, RECALL_LABEL),
         ),
         Bar(
             name=FALSE_ALARMS,
@@ -80,8 +83,18 @@ def bars_of(marked: Sequence[Marked]) -> tuple[Bar, Bar]:
             answered=near_misses.answered,
             passed=alarms.value is not None and alarms.value <= MAX_NEAR_MISS_FALSE_ALARMS,
             certified=high is not None and high <= MAX_NEAR_MISS_FALSE_ALARMS,
+            by_domain=_by_domain(marked, FALSE_ALARM_LABEL),
         ),
     )
+
+
+def _by_domain(marked: Iterable[Marked], label: str) -> Clustered:
+    domains: defaultdict[str, list[bool]] = defaultdict(list)
+    for pair, outcome in marked:
+        if pair.label == label:
+            domains[pair.domain].append(outcome == "same")
+    # Sorted, so that the order of the exam does not move the bootstrap.
+    return clustered((sum(domains[name]), len(domains[name])) for name in sorted(domains))
 
 
 def judge_bars(bars: tuple[Bar, Bar]) -> list[str]:
@@ -201,21 +214,39 @@ def _same(marked: Sequence[Marked], label: str) -> Rate | None:
     return rate(counts.same, counts.put) if counts.put else None
 
 
-def flips_of(what: str, outcomes: Mapping[str, Sequence[Outcome]]) -> Flips | None:
+def flips_of(what: str, outcomes: Mapping[str, Sequence[Outcome]], key: Mapping[str, Pair]) -> Flips | None:
     """Return how many pairs changed their answer, or None where none was asked more than once.
 
     A pair with a failed call, or without one parsed answer, cannot be compared and leaves the denominator of the rate;
-    an unparsed answer beside a parsed one is another answer.
+    an unparsed answer beside a parsed one is another answer. Agreement counts couples of answers to one pair, as the
+    observed agreement of J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76
+    (1971), 378-382, does.
 
     Args:
         what: What alone was changed between the questions.
-        outcomes: All outcomes by item, the main round's among them.
+        outcomes: All outcomes by item, the main round's first.
+        key: The pair of each item.
     """
     if not outcomes:
         return None
-    comparable = [
-        set(answers)
-        for answers in outcomes.values()
+    comparable = {
+        item: answers
+        for item, answers in outcomes.items()
         if not {"error", "timeout"} & set(answers) and set(answers) != {"unparsed"}
-    ]
-    return Flips(what=what, pairs=len(outcomes), flips=rate(sum(len(a) > 1 for a in comparable), len(comparable)))
+    }
+    changed = [item for item, answers in comparable.items() if len(set(answers)) > 1]
+    return Flips(
+        what=what,
+        pairs=len(outcomes),
+        flips=rate(len(changed), len(comparable)),
+        runs=max(map(len, outcomes.values())),
+        agreement=clustered(
+            (sum(comb(n, 2) for n in Counter(comparable[item]).values()), comb(len(comparable[item]), 2))
+            for item in sorted(comparable)
+        ),
+        changed=tuple(
+            FlippedPair(id=pair.id, domain=pair.domain, label=pair.label, answers=tuple(comparable[item]))
+            for item in changed
+            for pair in (key[item],)
+        ),
+    )

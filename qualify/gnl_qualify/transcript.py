@@ -67,6 +67,7 @@ class Header(_Row):
     order_sample: int
     command: str
     started_at: str
+    sitting: Annotated[int, Field(ge=1)] | None = None
 
 
 class Answer(_Row):

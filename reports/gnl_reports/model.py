@@ -14,6 +14,96 @@ Grouping = Literal["label", "language", "domain", "phenomenon"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clustered:
+    """A share k / n whose n trials come in `clusters`, with a two-sided 95 % interval from a bootstrap of clusters.
+
+    Attributes:
+        low: Lower end of the interval, None where resampling clusters cannot show one.
+        high: Upper end, likewise.
+    """
+
+    k: int
+    n: int
+    clusters: int
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Two answerers on the same n pairs: how often each says what is counted, and the difference of their shares.
+
+    Attributes:
+        both: Pairs that both count; with the next three the fourfold table.
+        difference: Share of the first less that of the second, None where n is 0.
+        low: Lower end of the difference's two-sided 95 % interval.
+        high: Upper end.
+        p: Exact two-sided p value of McNemar's test.
+    """
+
+    n: int
+    both: int
+    first_only: int
+    second_only: int
+    neither: int
+    difference: float | None
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """How likely a judge of one true rate clears a bar: by the measured share, and by the one-sided bound too."""
+
+    true: float
+    provisional: float
+    certified: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What n pairs of one label can show of one bar, if all are answered.
+
+    Attributes:
+        least_provisional: Fewest pairs for 'provisional'.
+        least_certified: Fewest pairs for 'certified', by a judge without a fault.
+        provisional: SAME answers that n pairs ask for (recall) or allow (false alarms); None where n is too small.
+        certified: The same for 'certified'.
+        chances: For a few true rates.
+    """
+
+    name: str
+    label: str
+    direction: Literal["at-least", "at-most"]
+    limit: float
+    n: int
+    least_provisional: int
+    least_certified: int
+    provisional: int | None
+    certified: int | None
+    chances: tuple[Chance, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What a set of this size can and cannot prove, in words."""
+        word = "at least" if self.direction == "at-least" else "at most"
+        head = f"{self.name}: {self.n} {self.label} pairs"
+        needs = f"'provisional' needs {self.least_provisional} or more, 'certified' {self.least_certified} or more"
+        if self.provisional is None:
+            return f"{head} cannot earn a certificate: {needs}"
+        if self.certified is None:
+            can = f"{word} {self.provisional} SAME for 'provisional'; they are too few for 'certified' ({needs})"
+        else:
+            can = f"{word} {self.provisional} SAME for 'provisional', {word} {self.certified} for 'certified' ({needs})"
+        at_bar = next(chance for chance in self.chances if chance.true == self.limit)
+        return (
+            f"{head}: {can}; a judge whose true rate is just {self.limit:.2f} becomes provisional in "
+            f"{100 * at_bar.provisional:.0f} of 100 sittings, certified in {100 * at_bar.certified:.1f}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
     """One requirement and what was measured against it.
 
@@ -27,6 +117,7 @@ class Bar:
         answered: Pairs of this bar's label that got a parsed answer.
         passed: Whether the point estimate holds the bar.
         certified: Whether the bound holds it too.
+        by_domain: The rate again, with the interval of a bootstrap by domain: pairs of one domain share words.
     """
 
     name: str
@@ -37,6 +128,7 @@ class Bar:
     answered: int
     passed: bool
     certified: bool
+    by_domain: Clustered | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +174,28 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a judge that needs no model scores on the same pairs."""
+    """What a judge that needs no model scores on the same pairs.
+
+    Attributes:
+        recall_difference: The judge's recall against this one's, pair by pair; the judge is the first.
+        false_alarm_difference: The same of the near-misses.
+    """
 
     name: str
     recall: Rate
     false_alarms: Rate
+    recall_difference: Paired | None = None
+    false_alarm_difference: Paired | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlippedPair:
+    """A pair whose answers were not all the same word; `answers` in the order they were asked for."""
+
+    id: str
+    domain: str
+    label: str
+    answers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +206,17 @@ class Flips:
         what: For instance 'asked again' or 'records in reverse order'.
         pairs: Pairs asked more than once.
         flips: Pairs whose answers were not all the same word.
+        runs: Answers to each of these pairs, the first one included.
+        agreement: Couples of answers to one pair that agree, of all such couples; a pair is a cluster.
+        changed: The pairs that flipped.
     """
 
     what: str
     pairs: int
     flips: Rate
+    runs: int = 2
+    agreement: Clustered | None = None
+    changed: tuple[FlippedPair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +266,7 @@ class SetInfo:
         private: A user's own set, not published with this distribution.
         sampled_from: Set id of the whole set where only a sample was put.
         sittings: Sittings of built-in judges recorded for this set in the ledger; None where no ledger is kept.
+        sitting: Which sitting on this set this one is, as counted when it began; None where nobody counted.
     """
 
     name: str
@@ -161,6 +277,7 @@ class SetInfo:
     private: bool
     sampled_from: str | None
     sittings: int | None
+    sitting: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +311,7 @@ class ExamReport:
         wrong: Every pair answered against its label.
         tokens_in: Sum over all calls, None where the transport does not tell.
         calls: Calls of the judge in this sitting, repeats and reversed ones included.
+        capacity: What a set of this size can and cannot prove, by bar.
     """
 
     status: Status
@@ -212,6 +330,7 @@ class ExamReport:
     tokens_out: int | None
     wrong: tuple[WrongPair, ...]
     provenance: Provenance
+    capacity: tuple[Capacity, ...] = ()
 
 
 def to_json(report: ExamReport) -> dict[str, object]:

@@ -192,7 +192,9 @@ def test_the_worst_domain_is_the_one_least_often_right(room):
     assert worst([]) is None
 
 
-def test_flips_are_counted_over_what_can_be_compared():
+def test_flips_are_counted_over_what_can_be_compared(room):
+    names = ("steady", "turned", "lost its words", "never had any", "cut off")
+    key = dict(zip(names, room.pairs_of(near_miss=5), strict=True))
     flips = flips_of(
         "asked again",
         {
@@ -202,6 +204,21 @@ def test_flips_are_counted_over_what_can_be_compared():
             "never had any": ["unparsed", "unparsed"],
             "cut off": ["same", "timeout"],
         },
+        key,
     )
-    assert (flips.pairs, flips.flips.k, flips.flips.n) == (5, 2, 3)
-    assert flips_of("asked again", {}) is None
+    assert (flips.pairs, flips.flips.k, flips.flips.n, flips.runs) == (5, 2, 3, 2)
+    assert [(one.id, one.answers) for one in flips.changed] == [
+        ("near-miss-0001", ("same", "different")),
+        ("near-miss-0002", ("same", "unparsed")),
+    ]
+    assert (flips.agreement.k, flips.agreement.n) == (1, 3)
+    assert flips_of("asked again", {}, {}) is None
+
+
+def test_agreement_counts_couples_of_answers_and_takes_pairs_whole(room):
+    key = dict(zip("abc", room.pairs_of(near_miss=3), strict=True))
+    answers = {"a": ["same"] * 4, "b": ["same", "same", "same", "unsure"], "c": ["same", "same", "unsure", "unsure"]}
+    flips = flips_of("asked again", answers, key)
+    # Couples that agree: 6 of 6, 3 of 6, 2 of 6.
+    assert (flips.agreement.k, flips.agreement.n, flips.agreement.clusters, flips.runs) == (11, 18, 3, 4)
+    assert flips.agreement.low <= 11 / 18 <= flips.agreement.high

@@ -61,13 +61,33 @@ FIELDS = {
     },
     "recall": {"k": 60, "n": 75, "low": 0.696, "high": 0.875, "bound": 0.709},
     "false_alarms": {"k": 0, "n": 75, "low": 0.0, "high": 0.049, "bound": 0.039},
+    "recall_by_domain": {"domains": 3, "low": 0.7, "high": 0.9},
+    "false_alarms_by_domain": {"domains": 3, "low": None, "high": None},
     "worst_domain": "ticket",
-    "repeat": {"pairs": 20, "flips": 0},
+    "worst_domain_right": {"k": 20, "n": 30, "low": 0.488, "high": 0.808},
+    "repeat": {"pairs": 20, "runs": 2, "flips": 0, "agreement": 1.0},
     "order": None,
     "latency": {"p50_ms": 12.5, "p95_ms": None, "max_ms": 30.0, "limit_ms": 8000.0},
     "tokens_in": 1000,
     "tokens_out": None,
-    "baselines": [{"name": "always same", "paraphrase_recall": 1.0, "near_miss_fp": 1.0}],
+    "baselines": [
+        {
+            "name": "always same",
+            "paraphrase_recall": 1.0,
+            "near_miss_fp": 1.0,
+            "recall_difference": {
+                "n": 75,
+                "judge_only": 0,
+                "baseline_only": 15,
+                "difference": -0.2,
+                "low": -0.304,
+                "high": -0.113,
+                "p": 6.1e-05,
+            },
+            "false_alarm_difference": None,
+        }
+    ],
+    "sitting": 1,
 }
 
 
