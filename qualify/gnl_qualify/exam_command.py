@@ -118,10 +118,25 @@ def run_exam(ctx: click.Context, options: dict[str, Any]) -> int:
         valid_days=options["valid_days"],
         command=_command(ctx, options, judge.info.spec),
     )
+    _announce(fixtures, settings, None if options["resume"] else transcript.parent)
     sitting = _sit(judge, fixtures, settings, transcript, resume=options["resume"])
     if sitting is None:
         return INTERRUPTED
     return _publish(sitting, out, html, json_)
+
+
+def _announce(fixtures: FixtureSet, settings: Settings, folder: Path | None) -> None:
+    """Say what the pairs can prove before they are put, and how often this set was looked at."""
+    from gnl_qualify.capacity import sentences  # noqa: PLC0415
+    from gnl_qualify.looks import sitting_number  # noqa: PLC0415
+    from gnl_qualify.sample import limited  # noqa: PLC0415
+    from gnl_reports.text import ordinal  # noqa: PLC0415
+
+    for sentence in sentences(limited(fixtures, settings.limit, seed=settings.seed)):
+        complain(sentence)
+    if folder is not None:
+        number = sitting_number(fixtures.set_id, folder=folder, private=fixtures.private)
+        complain(f"{ordinal(number)} sitting on this set, by the ledger and the transcripts beside this one")
 
 
 def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path, *, resume: bool) -> Sitting | None:

@@ -23,12 +23,6 @@ def sitting_number(set_id: str, *, folder: Path, private: bool) -> int:
     return 1 + (count_sittings(set_id, private=private) or 0) + sum(_of(path) == set_id for path in _files(folder))
 
 
-def ordinal(number: int) -> str:
-    """Return '1st', '2nd', '3rd', '4th' or '11th'."""
-    tail = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{tail}"
-
-
 def _files(folder: Path) -> list[Path]:
     try:
         return [path for path in folder.iterdir() if ".jsonl" in path.name and path.is_file()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnl_qualify.terminal import plain
-from gnl_reports.model import Bar, ExamReport, Flips, Group, WrongPair
+from gnl_reports.model import Bar, Baseline, Clustered, ExamReport, Flips, Group, Paired, WrongPair
+from gnl_reports.text import ordinal, p_value
 from gnl_semantic.rate import Rate
 
 MAX_WRONG = 20
@@ -41,9 +42,15 @@ def _lines(report: ExamReport) -> Iterator[str]:
     yield ""
     for bar in report.bars:
         yield _bar(bar)
+        if bar.by_domain is not None:
+            yield f"  bootstrap by domain: {clusters(bar.by_domain, 'domains')}"
     yield ""
     for base in report.baselines:
         yield (f"baseline {base.name:<18}recall {percent(base.recall):<18}false alarms {percent(base.false_alarms)}")
+        yield from _against(base)
+    yield ""
+    for part in report.capacity:
+        yield f"this set: {part.sentence}"
     yield ""
     yield from _rest(report)
     if report.status == "failed" and report.wrong:
@@ -98,7 +105,7 @@ def _rest(report: ExamReport) -> Iterator[str]:
         yield f"worst domain: {plain(worst.name)}, {percent(worst.right)}"
     for flips in (report.repeat, report.order):
         if flips is not None:
-            yield _flips(flips)
+            yield from _flips(flips)
     latency = report.latency
     if latency.p50 is not None and latency.p95 is not None and latency.max is not None:
         yield (
@@ -107,15 +114,47 @@ def _rest(report: ExamReport) -> Iterator[str]:
         )
     tokens = "" if report.tokens_in is None else f", tokens {report.tokens_in} in, {report.tokens_out or 0} out"
     yield f"calls: {report.calls}{tokens}"
+    if report.fixtures.sitting is not None:
+        yield f"this was the {ordinal(report.fixtures.sitting)} sitting on this set that could be found when it began"
     if report.fixtures.sittings is not None:
         yield f"recorded sittings of built-in judges on this set: {report.fixtures.sittings}"
 
 
-def _flips(flips: Flips) -> str:
+def clusters(rate: Clustered, what: str) -> str:
+    """Return an interval by clusters in words, or why there is none."""
+    if rate.low is None or rate.high is None:
+        return f"no interval, {rate.k} of {rate.n} in {rate.clusters} {what} leave nothing to resample"
+    return f"95 % interval [{100 * rate.low:.1f}, {100 * rate.high:.1f}] %, {rate.clusters} {what}"
+
+
+def difference(pairs: Paired) -> str:
+    """Return a paired difference in words, with its interval, its discordant pairs and its p value."""
+    if pairs.difference is None:
+        return "not measured (0 pairs)"
     return (
-        f"{flips.what}: {percent(flips.flips)} changed their answer, 95 % interval "
-        f"[{100 * flips.flips.low:.1f}, {100 * flips.flips.high:.1f}] %, {flips.pairs} pairs asked"
+        f"{100 * pairs.difference:+.1f} points, 95 % interval [{100 * pairs.low:+.1f}, {100 * pairs.high:+.1f}], "
+        f"{pairs.first_only} against {pairs.second_only} of {pairs.n} pairs, McNemar p {p_value(pairs.p)}"
     )
+
+
+def _against(base: Baseline) -> Iterator[str]:
+    for name, pairs in (("recall", base.recall_difference), ("false alarms", base.false_alarm_difference)):
+        if pairs is not None and pairs.n:
+            yield f"  the judge's {name} less this: {difference(pairs)}"
+
+
+def _flips(flips: Flips) -> Iterator[str]:
+    yield (
+        f"{flips.what}: {percent(flips.flips)} changed their answer, 95 % interval "
+        f"[{100 * flips.flips.low:.1f}, {100 * flips.flips.high:.1f}] %, {flips.pairs} pairs asked {flips.runs} times"
+    )
+    if flips.agreement is not None and flips.runs > 2:
+        share = f"{flips.agreement.k}/{flips.agreement.n} couples of answers to one pair"
+        yield f"  agreement: {share}, {clusters(flips.agreement, 'pairs')}"
+    for pair in flips.changed[:MAX_WRONG]:
+        yield f"  {_short(pair.id)} [{pair.label}, {_short(pair.domain)}]: {', '.join(pair.answers)}"
+    if len(flips.changed) > MAX_WRONG:
+        yield f"  ... and {len(flips.changed) - MAX_WRONG} more"
 
 
 def _wrong(pair: WrongPair) -> str:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from gnl_core.errors import MissingExtraError
-from gnl_reports.text import Html, plain, shown, shown_value
+from gnl_reports.text import Html, ordinal, p_value, plain, shown, shown_value
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,6 +56,8 @@ def _environment() -> Environment:
         "identity": shown_value,
         "in_title": lambda text: Html(escape(plain(text))),
         "share": share,
+        "p_value": p_value,
+        "ordinal": ordinal,
         "share_near": share_near,
     }
     return environment

@@ -95,3 +95,14 @@ def redacted(text: str) -> str:
     """Return what may be said about a text without showing it: its length and 12 hex digits of its SHA-256."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"[{len(text):,} characters, sha256 {digest}]"
+
+
+def p_value(p: float) -> str:
+    """Return a p value to three decimals, never as 0."""
+    return f"{p:.3f}" if p >= 0.001 else "below 0.001"
+
+
+def ordinal(number: int) -> str:
+    """Return '1st', '2nd', '3rd', '4th' or '11th'."""
+    tail = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{tail}"

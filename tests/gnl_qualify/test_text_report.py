@@ -56,7 +56,7 @@ async def test_reasons_come_before_figures_and_the_caveat_comes_last(report_of):
 
 async def test_flips_are_told_with_their_interval(report_of, room):
     text = render_text(await report_of(room.truth, settings=Settings(repeat_sample=20, order_sample=20)))
-    assert "asked again: 0.0 % (0/20) changed their answer, 95 % interval [0.0, 16.1] %, 20 pairs asked" in text
+    assert "asked again: 0.0 % (0/20) changed their answer, 95 % interval [0.0, 16.1] %, 20 pairs asked 2 times" in text
     assert "records in reverse order: 0.0 % (0/20) changed their answer" in text
 
 
