@@ -18,6 +18,8 @@ from typing import NamedTuple
 from gnl_core.identity import fold_case
 
 _LETTER = r"a-z\x80-\U0010ffff"
+_SIGN_AFTER = r"\s(=:\[<>\"'"
+"""What may stand before a minus that is a sign; behind anything else it is a hyphen."""
 _TOKEN = re.compile(
     rf"""
       (?<![\w.,/-]) (?P<first>\d{{1,2}}) (?P<sep>[./-]) (?P<second>\d{{1,2}}) (?P=sep) (?P<year>(?:19|20)\d\d)
@@ -32,7 +34,7 @@ _TOKEN = re.compile(
     | [%$^]
     | (?<=[0-9{_LETTER}])\++ | \+\++                         # S12+, C++; a plus that stands free only joins
     | (?<=[{_LETTER}])\#(?!\d) | (?<=\b[a-z])\#              # C#; elsewhere it announces a number
-    | (?<![^\s(])-(?=[.,]?\d) | (?<=[0-9{_LETTER}])-(?!\S)   # -5, and the negative of a blood group
+    | (?<![^{_SIGN_AFTER}])-(?=[.,]?\d) | (?<=[0-9{_LETTER}])-(?!\S)   # -5, and the negative of a blood group
     | (?<=\d)(?:\'\'|["\'])(?![{_LETTER}])                      # feet and inches
     """,
     re.VERBOSE,
@@ -40,7 +42,8 @@ _TOKEN = re.compile(
 _PLAIN = re.compile(rf"\d+(?:[.,]\d+)*|[{_LETTER}]+")
 _RICH = frozenset("%$^<>+#@\"'\x02\x03")
 _RICH_DIGITS = re.compile(
-    r"-(?!\w) | -(?<![^\s(]-)(?=[.,\d]) | [.,](?<![\w.,/].)(?=\d) | \d[./-](?:19|20)\d\d | \d{4}\.\d", re.VERBOSE
+    rf"-(?!\w) | -(?<![^{_SIGN_AFTER}]-)(?=[.,\d]) | [.,](?<![\w.,/].)(?=\d) | \d[./-](?:19|20)\d\d | \d{{4}}\.\d",
+    re.VERBOSE,
 )
 """What needs the whole of `_TOKEN`; most texts have none of it, and `_PLAIN` reads them in half the time."""
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:([.,])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")

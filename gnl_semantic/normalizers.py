@@ -5,7 +5,6 @@ The return type lets a normalizer say `match` or nothing. Each concludes from ch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -13,12 +12,9 @@ from gnl_semantic.folds import Reading, fold_key, is_letters, is_number, read
 
 NormalizerSays: TypeAlias = Literal["match", "gray"]
 
-_SHORTEST_JOINED = 3
-"""Fewest digits of a block that is divided on the other side: '1/2' is not 12."""
-_LONG_REFERENCE = 6
-"""The same where one of the texts may write a ratio or a time."""
+_SHORTEST_JOINED = 6
+"""Fewest digits of a block that is divided on the other side: '5-10' is not 510, '24 7' not 247, '1:10' not 110."""
 _NUMBERS = "0"
-_RATIO = re.compile(r"\d[:/]\d")
 _UMLAUTS = frozenset("äöüåøæÄÖÜÅØÆ")
 
 
@@ -38,7 +34,7 @@ def _digit_concat(a: Reading, b: Reading) -> NormalizerSays:
     """Match a number written as one block with the same digits in several blocks.
 
     One text must hold that one block and no other number, so that there is one way to join: 2026-1-12 is not
-    2026-11-2. A ratio or a time is joined only where it is as long as a reference: 1:10 is not 110.
+    2026-11-2. Only blocks as long as a reference are joined.
     """
     if a.letters != b.letters:
         return "gray"
@@ -47,9 +43,8 @@ def _digit_concat(a: Reading, b: Reading) -> NormalizerSays:
     single = len(blocks_a) != len(blocks_b) and 1 in (len(blocks_a), len(blocks_b))
     if not (single and joined.isdigit() and joined == "".join(blocks_b)):
         return "gray"
-    least = _LONG_REFERENCE if _RATIO.search(a.text) or _RATIO.search(b.text) else _SHORTEST_JOINED
     same_rest = _without_numbers(a.tokens) == _without_numbers(b.tokens)
-    return "match" if same_rest and len(joined) >= least else "gray"
+    return "match" if same_rest and len(joined) >= _SHORTEST_JOINED else "gray"
 
 
 def _umlaut_digraph(a: Reading, b: Reading) -> NormalizerSays:
