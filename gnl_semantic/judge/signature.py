@@ -145,7 +145,7 @@ def read_private_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
     if locked and not passphrase:
         raise KeyInvalidError(f"{path}: is locked by a passphrase: put it into the environment variable that is named")
     try:
-        key = load_pem_private_key(data, passphrase.encode() if locked and passphrase else None)
+        key = load_pem_private_key(data, passphrase.encode(errors="surrogateescape") if locked and passphrase else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         why = "the passphrase is wrong, or it" if locked else "it"
         raise KeyInvalidError(f"{path}: {why} is no private key in PEM") from None

@@ -18,8 +18,10 @@ import click
 from gnl_core.errors import GnlError
 from gnl_qualify.exam_command import exam_options, given, run_exam
 from gnl_qualify.inputs import load, paths
-from gnl_qualify.status import FAILED, INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
+from gnl_qualify.sign_command import keygen, sign
+from gnl_qualify.status import INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
 from gnl_qualify.terminal import complain, forgive_encoding, plain, tell
+from gnl_qualify.verify_command import verify
 
 _FILE = click.Path(path_type=Path)
 
@@ -44,28 +46,6 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
     if not options["judge"]:
         raise click.UsageError("--judge is missing: name the judge that sits the exam, for instance --judge ./judge.py")
     ctx.exit(run_exam(ctx, options))
-
-
-@cli.command()
-@click.argument("certificate", type=_FILE)
-@click.option("--transcript", type=_FILE, required=True, help="The transcript of the exam.")
-@click.option(
-    "--fixtures", multiple=True, metavar="A.json,B.json", help="The pairs. Default: the shipped set of that id."
-)
-def verify(certificate: Path, transcript: Path, fixtures: tuple[str, ...]) -> None:
-    """Compute every number of CERTIFICATE again from the transcript.
-
-    Exit status: 0 every field follows, 1 some do not (each is named), 2 the files cannot be used.
-    """
-    from gnl_qualify.verify import verify_certificate  # noqa: PLC0415
-
-    files = paths(fixtures)
-    found = verify_certificate(certificate, transcript, load(files, "heldout") if files else None)
-    for line in found:
-        tell(plain(line))
-    if found:
-        raise click.exceptions.Exit(FAILED)
-    tell(f"{plain(str(certificate))}: every field follows from the transcript")
 
 
 @cli.command()
@@ -105,6 +85,10 @@ def sitting(report: Path, commit: str) -> None:
     except (OSError, ValueError, RecursionError, ReportInvalidError) as error:
         raise ReportInvalidError(f"{report}: {error}") from None
     tell(plain(line))
+
+
+for _command in (verify, sign, keygen):
+    cli.add_command(_command)
 
 
 def main(args: Sequence[str] | None = None) -> None:
