@@ -236,6 +236,8 @@ def _text(value: object) -> str:
             return value.isoformat()
         case bool():
             return str(value)
+        case int() if value.bit_length() > _MAX_DIGITS * math.log2(10):
+            return hex(value)  # Python refuses to write thousands of decimal digits
         case float() | Decimal():
             return _plain_number(format(Decimal(float.__repr__(value) if isinstance(value, float) else value), "f"))
         case _:

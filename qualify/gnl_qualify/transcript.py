@@ -12,13 +12,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from io import FileIO
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from gnl_qualify.errors import TranscriptError, TranscriptMismatchError
 from gnl_qualify.plan import QuestionId, Round
@@ -30,10 +31,21 @@ except ImportError:  # Windows has no flock; there two exams into one transcript
     fcntl = None  # type: ignore[assignment]
 
 FORMAT_VERSION = 1
+MAX_REPEATS = 100
+"""How often a pair may be asked again."""
 MAX_ANSWER = 20_000
 """Characters kept of one answer; a longer one is cut, and is no verdict by then."""
 
 _Count = Annotated[int, Field(ge=0)]
+
+
+def _time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("has no time zone")
+    return text
+
+
+_Time = Annotated[str, AfterValidator(_time)]
 
 
 class _Row(BaseModel):
@@ -62,11 +74,11 @@ class Header(_Row):
     library_version: str
     timeout_s: float
     concurrency: int
-    repeat_sample: int
-    repeats: int
-    order_sample: int
+    repeat_sample: _Count
+    repeats: Annotated[int, Field(ge=0, le=MAX_REPEATS)]
+    order_sample: _Count
     command: str
-    started_at: str
+    started_at: _Time
     sitting: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -100,7 +112,7 @@ class End(_Row):
     """The last row: every question was put."""
 
     kind: Literal["end"] = "end"
-    finished_at: str
+    finished_at: _Time
 
 
 _ROW: TypeAdapter[Header | Answer | End] = TypeAdapter(Annotated[Header | Answer | End, Field(discriminator="kind")])

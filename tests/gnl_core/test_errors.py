@@ -8,6 +8,7 @@ from gnl_core import ConfigError, GnlError, MissingExtraError
 
 MODULES = ["gnl_core.errors", "gnl_semantic.errors", "gnl_fixtures.loader", "gnl_qualify.errors"]
 CODES = {
+    "calibration_set_incomplete": 400,
     "certificate_expired": 400,
     "certificate_false_alarms": 400,
     "certificate_invalid": 400,

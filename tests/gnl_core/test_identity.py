@@ -68,6 +68,12 @@ def test_an_amount_may_be_larger_than_any_float():
     assert identity.amounts == {"n": 10**400}
 
 
+def test_a_discriminator_may_have_thousands_of_digits():
+    identity = SemanticIdentity(keys=("sku",), discriminator_fields=("n",)).build("t", {"sku": "a", "n": 10**5000})
+    assert isinstance(identity, Identity)
+    assert identity.discriminators["n"].startswith("0x")
+
+
 def test_amounts_are_finite_numbers_and_discriminators_are_texts():
     identity = SemanticIdentity(
         keys=("sku",), amount_fields=("price", "tax", "fee", "n"), discriminator_fields=("cancel",)

@@ -103,6 +103,7 @@ def test_a_missing_field_is_named(tmp_path, missing):
         (b'{"v": 1, "pairs": {}}', ["'pairs'"]),
         (b'{"v": 1, "pairs": [1]}', ["pair 0"]),
         (b"[1]", ["'v'"]),
+        (b'{"v": 1, "v": 1, "pairs": []}', ["'v' twice"]),
         (b"\xff\xfe", ["byte 0", "UTF-8"]),
         (b"[" * 100_000, ["nested"]),
         (b'{"v": 1, "pairs": [' + b"9" * 5_000 + b"]}", ["digits"]),
@@ -117,6 +118,12 @@ def test_a_broken_file_says_where(content, words):
 def test_an_id_used_twice_in_a_file(tmp_path):
     with pytest.raises(FixtureError, match=r"pair 1 \('p1'\).*twice"):
         load_files([write(tmp_path / "x.json", [PAIR, PAIR])])
+
+
+def test_texts_that_are_one_job_here_and_two_there(tmp_path):
+    other = PAIR | {"id": "p2", "a": PAIR["b"], "b": PAIR["a"], "label": "near-miss"}
+    with pytest.raises(FixtureError, match="pair 'p2'.*'label'.*'p1'"):
+        load_files([write(tmp_path / "x.json", [PAIR, other])])
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):

@@ -67,7 +67,9 @@ def test_every_answer_is_on_disk_before_the_next_is_asked(path):
 
 def test_going_on_keeps_the_answers_and_the_first_header(path):
     broken_off(path)
-    with TranscriptWriter.resume(path, header(command="other", concurrency=9, started_at="later")) as writer:
+    with TranscriptWriter.resume(
+        path, header(command="other", concurrency=9, started_at="2027-01-01T00:00:00Z")
+    ) as writer:
         assert list(writer.answers) == [QuestionId("q00000", "main", 0), QuestionId("q00001", "main", 0)]
         assert writer.header.command == "c"
         writer.add(answer("q00002"))

@@ -19,6 +19,8 @@ from gnl_semantic.judge.transports.faults import brief, status_error
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
+_OURS = frozenset({"model", "messages", "stream", "n", "temperature", "max_tokens"})
+"""Fields of a request that a certificate answers for."""
 MAX_TOKENS = 200
 """Default length of an answer: one word, and room for a model that thinks apart from it."""
 _MOST_TOKENS = 2**53
@@ -55,6 +57,9 @@ class OpenAICompatibleJudge:
         self._key = _key(key_env)
         self._timeout_s = timeout_s
         self._extra_body = dict(extra_body or {})
+        taken = sorted(_OURS & self._extra_body.keys())
+        if taken:
+            raise JudgeConfigError(f"extra_body sets {', '.join(taken)}: the exam sets these; leave them out")
         self._info = JudgeInfo(
             model_id=model,
             spec=f"openai:{_checked(base_url)}",

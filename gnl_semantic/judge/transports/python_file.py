@@ -69,9 +69,16 @@ class PythonJudge:
 
     async def _call(self, system: str, user: str) -> object:
         if inspect.iscoroutinefunction(self._complete):
-            return await self._complete(system=system, user=user)
+            # In a task of its own, so that what it cancels is not the caller.
+            return await asyncio.create_task(self._await(system, user))
         answer = await _in_thread(lambda: self._complete(system=system, user=user))
         return await answer if inspect.isawaitable(answer) else answer
+
+    async def _await(self, system: str, user: str) -> object:
+        try:
+            return await self._complete(system=system, user=user)  # type: ignore[misc]
+        except SystemExit as error:  # a task lets it through to the event loop, which ends with it
+            raise JudgeError(f"judge '{self._info.model_id}': complete() raised SystemExit: {error}") from None
 
     async def aclose(self) -> None:
         """Call the object's own `aclose`, once. What it raises is logged: it must not cost the answers."""

@@ -323,3 +323,17 @@ async def test_a_judge_that_cannot_be_closed_is_logged_and_costs_nothing(judge_o
 def test_a_judge_that_breaks_while_it_is_built_is_refused(judge_of, body):
     with pytest.raises(JudgeConfigError, match="Mine"):
         judge_of(f"class Mine:\n  {body}", name="Mine")
+
+
+async def test_a_judge_that_cancels_its_task_cancels_no_caller(judge_of):
+    judge = judge_of(
+        """
+        import asyncio
+        async def complete(system, user):
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+        """
+    )
+    with pytest.raises(JudgeError, match="CancelledError"):
+        await judge.complete("s", "u")
+    assert asyncio.current_task().cancelling() == 0
