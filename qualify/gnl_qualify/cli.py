@@ -5,7 +5,6 @@ Nothing heavy is imported before a command runs, so that help and faults in the 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import traceback
@@ -16,8 +15,8 @@ from typing import Any
 import click
 
 from gnl_core.errors import GnlError
+from gnl_qualify.calibrate_command import calibrate
 from gnl_qualify.exam_command import exam_options, given, run_exam
-from gnl_qualify.inputs import load, paths
 from gnl_qualify.sign_command import keygen, sign
 from gnl_qualify.status import INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
 from gnl_qualify.terminal import complain, forgive_encoding, plain, tell
@@ -49,30 +48,6 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 
 @cli.command()
-@click.option(
-    "--fixtures", multiple=True, metavar="A.json,B.json", help="Labelled pairs. Default: the calibration set."
-)
-@click.option("--embedder", default="local", show_default=True, help="'local', or the folder of a model.")
-@click.option("--json", "json_", type=_FILE, help="Write the table as JSON.")
-def calibrate(fixtures: tuple[str, ...], embedder: str, json_: Path | None) -> None:
-    """Show where an embedder's cosines lie on labelled pairs, and what the rule ladder settles.
-
-    Exit status: 0 done, 2 the options or files cannot be used.
-    """
-    from gnl_qualify.embedder_table import embedder_table  # noqa: PLC0415
-    from gnl_qualify.embedder_text import render_table  # noqa: PLC0415
-    from gnl_qualify.outputs import check_outputs, write_output  # noqa: PLC0415
-    from gnl_semantic.embedder import load_embedder  # noqa: PLC0415
-
-    files = paths(fixtures)
-    check_outputs({"--json": json_}, inputs=files)
-    table = asyncio.run(embedder_table(load_embedder(embedder), load(files, "calibration")))
-    if json_ is not None:
-        write_output(json_, json.dumps(table.to_json(), ensure_ascii=False, indent=2) + "\n")
-    tell(render_table(table))
-
-
-@cli.command()
 @click.argument("report", type=_FILE)
 @click.option("--commit", required=True, help="Hash of the commit that was measured.")
 def sitting(report: Path, commit: str) -> None:
@@ -87,7 +62,7 @@ def sitting(report: Path, commit: str) -> None:
     tell(plain(line))
 
 
-for _command in (verify, sign, keygen):
+for _command in (calibrate, verify, sign, keygen):
     cli.add_command(_command)
 
 

@@ -3,6 +3,7 @@
 GnlError
 └── ConfigError
     ├── PairUnusableError          a pair whose value identifies no job
+    ├── CalibrationSetError        a set that lacks a label, so that nothing can be compared
     ├── OutputPathError            an output that cannot be written; raised before the exam is sat
     ├── ReportInvalidError         a file that is no JSON report of an exam
     └── TranscriptError            a transcript that cannot be read
@@ -18,6 +19,12 @@ class PairUnusableError(ConfigError):
     """A pair whose `a` or `b` identifies no job, so that the runtime would never ask a judge about it."""
 
     code = "pair_unusable"
+
+
+class CalibrationSetError(ConfigError):
+    """A set that lacks pairs of a label, so that a calibration has nothing to compare."""
+
+    code = "calibration_set_incomplete"
 
 
 class OutputPathError(ConfigError):
