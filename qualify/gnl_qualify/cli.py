@@ -16,6 +16,7 @@ import click
 
 from gnl_core.errors import GnlError
 from gnl_qualify.calibrate_command import calibrate
+from gnl_qualify.compare_command import compare
 from gnl_qualify.exam_command import exam_options, given, run_exam
 from gnl_qualify.sign_command import keygen, sign
 from gnl_qualify.status import INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
@@ -62,7 +63,7 @@ def sitting(report: Path, commit: str) -> None:
     tell(plain(line))
 
 
-for _command in (calibrate, verify, sign, keygen):
+for _command in (calibrate, compare, verify, sign, keygen):
     cli.add_command(_command)
 
 

@@ -152,19 +152,20 @@ def _flips(flips: Flips) -> Iterator[str]:
         share = f"{flips.agreement.k}/{flips.agreement.n} couples of answers to one pair"
         yield f"  agreement: {share}, {clusters(flips.agreement, 'pairs')}"
     for pair in flips.changed[:MAX_WRONG]:
-        yield f"  {_short(pair.id)} [{pair.label}, {_short(pair.domain)}]: {', '.join(pair.answers)}"
+        yield f"  {short(pair.id)} [{pair.label}, {short(pair.domain)}]: {', '.join(pair.answers)}"
     if len(flips.changed) > MAX_WRONG:
         yield f"  ... and {len(flips.changed) - MAX_WRONG} more"
 
 
 def _wrong(pair: WrongPair) -> str:
     return (
-        f"  {_short(pair.id)} [{pair.label}, {_short(pair.domain)}, {_short(pair.lang)}] "
-        f"{_short(pair.a)} | {_short(pair.b)}: expected {pair.expected}, answered {pair.answered}"
-        + (f" {_short(pair.raw)!r}" if pair.answered == "unparsed" else "")
+        f"  {short(pair.id)} [{pair.label}, {short(pair.domain)}, {short(pair.lang)}] "
+        f"{short(pair.a)} | {short(pair.b)}: expected {pair.expected}, answered {pair.answered}"
+        + (f" {short(pair.raw)!r}" if pair.answered == "unparsed" else "")
     )
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Return a stranger's text harmless and cut to `MAX_TEXT` characters."""
     text = plain(text[: MAX_TEXT + 1])
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

@@ -43,9 +43,8 @@ def verify_certificate(path: Path, transcript_path: Path, fixtures: FixtureSet |
     certificate, raw = read_unchecked(path)
     transcript = read_transcript(transcript_path)
     header = transcript.header
-    if header.prompt_version not in PROMPTS:
-        raise TranscriptError(f"{transcript_path}: prompt version '{header.prompt_version}' is not in this release")
-    whole = fixtures or _shipped(header, transcript_path)
+    _known_prompt(header, transcript_path)
+    whole = fixtures or shipped_set(header, transcript_path)
     found = list(_header_faults(header, whole))
     if not found:
         paper, questions = questions_for(header, whole)
@@ -87,7 +86,28 @@ def read_unchecked(path: Path) -> tuple[Certificate, Mapping[str, object]]:
     return certificate, raw
 
 
-def _shipped(header: Header, path: Path) -> FixtureSet:
+def transcript_faults(transcript: Transcript, whole: FixtureSet, path: Path) -> list[str]:
+    """Return where a transcript is not the whole record of the exam its header describes, a line each.
+
+    Raises:
+        TranscriptError: Its prompt is not in this release.
+    """
+    header = transcript.header
+    _known_prompt(header, path)
+    return list(_header_faults(header, whole)) or list(_answer_faults(transcript, questions_for(header, whole)[1]))
+
+
+def _known_prompt(header: Header, path: Path) -> None:
+    if header.prompt_version not in PROMPTS:
+        raise TranscriptError(f"{path}: prompt version '{header.prompt_version}' is not in this release")
+
+
+def shipped_set(header: Header, path: Path) -> FixtureSet:
+    """Return the shipped set that a transcript names, or that it is a sample of.
+
+    Raises:
+        TranscriptError: There is none of that id.
+    """
     wanted = header.sampled_from or header.set_id
     for name in ("heldout", "calibration"):
         fixtures = load_shipped(name)

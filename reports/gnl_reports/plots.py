@@ -29,15 +29,39 @@ def draw_bar(bar: Bar, baselines: Sequence[Baseline], *, key: str) -> Html:
     Raises:
         MissingExtraError: Matplotlib is not installed.
     """
+    return _draw_shares(bar, [("this judge", bar)], baselines, key=key, title=f"{bar.name} against its bar")
+
+
+def draw_rows(rows: Sequence[tuple[str, Bar]], baselines: Sequence[Baseline], *, key: str) -> Html:
+    """Draw one requirement as several judges met it, each with its interval and bound, above the baselines.
+
+    Args:
+        rows: At least one name and what that judge scored; all bars are the same requirement.
+        baselines: As for `draw_bar`.
+        key: Prefix of every id, unique on the page.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+    """
+    first = rows[0][1]
+    return _draw_shares(first, rows, baselines, key=key, title=f"{first.name} of {len(rows)} sittings")
+
+
+def _draw_shares(
+    bar: Bar, judges: Sequence[tuple[str, Bar]], baselines: Sequence[Baseline], *, key: str, title: str
+) -> Html:
     recall = bar.direction == "at-least"
-    rows = [("this judge", bar.rate)]
+    rows = [(name, one.rate) for name, one in judges]
     for number, baseline in enumerate(baselines, 1):
         rows.append((_drawable(baseline.name, number), baseline.recall if recall else baseline.false_alarms))
     with figure(0.85 + 0.42 * len(rows)) as (drawn, axes):
         for row, (name, rate) in enumerate(rows):
-            _draw_rate(axes, -row, name, rate, judge=row == 0)
-        if bar.bound is not None:
-            axes.plot([bar.bound] * 2, [-0.13, 0.13], color=ACCENT, linewidth=1.6, solid_capstyle="butt")
+            _draw_rate(axes, -row, name, rate, judge=row < len(judges))
+        for row, (_, one) in enumerate(judges):
+            if one.bound is not None:
+                axes.plot(
+                    [one.bound] * 2, [-row - 0.13, -row + 0.13], color=ACCENT, linewidth=1.6, solid_capstyle="butt"
+                )
         axes.axvline(bar.limit, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         words = "at least" if recall else "at most"
         axes.annotate(
@@ -55,7 +79,7 @@ def draw_bar(bar: Bar, baselines: Sequence[Baseline], *, key: str) -> Html:
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
         axes.set_xlabel("share of pairs answered SAME", color=MUTED, fontsize=SMALL)
         told = "; ".join(f"{name} {rate}" for name, rate in rows)
-        return svg(drawn, key=key, title=f"{bar.name} against its bar", description=f"Bar {bar.limit:.2f}. {told}.")
+        return svg(drawn, key=key, title=title, description=f"Bar {bar.limit:.2f}. {told}.")
 
 
 def _draw_rate(axes: Axes, y: float, name: str, rate: Rate, *, judge: bool) -> None:
