@@ -33,12 +33,13 @@ SMALL = 8.5
 
 
 @contextmanager
-def figure(height: float, *, scale: bool = False) -> Iterator[tuple[Figure, Axes]]:
+def figure(height: float, *, scale: bool = False, foot: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure without pyplot, under Matplotlib's own defaults whatever the user's settings say.
 
     Args:
         height: Inches.
         scale: Whether the y axis has a scale of its own, with room for its numbers.
+        foot: Inches kept free below the x axis and its words.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -56,7 +57,7 @@ def figure(height: float, *, scale: bool = False) -> Iterator[tuple[Figure, Axes
         drawn.patch.set_visible(False)
         # Placed by hand: automatic layout would depend on the fonts of the machine.
         left = 0.12 if scale else 0.04
-        axes = drawn.add_axes((left, 0.46 / height, 0.96 - left, 1 - 0.72 / height))
+        axes = drawn.add_axes((left, (0.46 + foot) / height, 0.96 - left, 1 - (0.72 + foot) / height))
         axes.patch.set_visible(False)
         for side in ("right", "top") if scale else ("left", "right", "top"):
             axes.spines[side].set_visible(False)

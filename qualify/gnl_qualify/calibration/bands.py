@@ -20,8 +20,8 @@ from gnl_semantic.rate import Rate
 
 Floats = NDArray[np.float32]
 
-LEVELS = (*(n / 100 for n in range(30, 80, 5)), *(n / 100 for n in range(80, 101)))
-"""Thresholds at which shares are given; the seed's 0.60 is among them."""
+LEVELS = (*(n / 100 for n in range(30, 80, 5)), *(n / 100 for n in range(80, 100)))
+"""Thresholds at which shares are given; the seed's 0.60 is among them, and not 1, where rounding decides."""
 CONTRASTS: tuple[tuple[str, tuple[Label, ...], str, tuple[Label, ...]], ...] = (
     ("dup-paraphrase", ("dup-paraphrase",), "near-miss", ("near-miss",)),
     ("same job", ("dup-exact", "dup-paraphrase"), "unrelated", ("unrelated",)),
