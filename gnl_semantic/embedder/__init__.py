@@ -11,7 +11,7 @@ from gnl_semantic.embedder.load import load_embedder
 from gnl_semantic.embedder.onnx import OnnxEmbedder
 from gnl_semantic.embedder.port import Embedder, EmbedderProfile, Vectors
 from gnl_semantic.embedder.stamped import Stamped, cosine
-from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, SentenceForm, threshold_warning
+from gnl_semantic.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, SentenceForm, threshold_warning
 
 __all__ = [
     "UNKNOWN_THRESHOLD",

@@ -11,9 +11,9 @@ from pathlib import Path
 from gnl_core.errors import MissingExtraError
 from gnl_semantic.embedder.cache import cache_root, ensure_folder
 from gnl_semantic.embedder.graph import build_graph
-from gnl_semantic.embedder.threshold import MeasuredThreshold
 from gnl_semantic.embedder.vocabulary import build_tokenizer
 from gnl_semantic.embedder.weights import Weights, find_weights, read_weights
+from gnl_semantic.threshold import MeasuredThreshold
 
 DEFAULT = "local:multilingual-e5-small@q4"
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from gnl_core.errors import MissingExtraError
 from gnl_semantic.embedder.folder import ModelFolder, read_folder
 from gnl_semantic.embedder.port import EmbedderProfile, Vectors
-from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, threshold_warning
 from gnl_semantic.embedder.tokens import load_encoder
 from gnl_semantic.errors import EmbedderError, EmbedderInputError, ModelInvalidError
+from gnl_semantic.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, threshold_warning
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, SentenceForm
+from gnl_semantic.threshold import UNKNOWN_THRESHOLD, MeasuredThreshold, SentenceForm
 
 Vectors = NDArray[np.float32]
 

@@ -10,8 +10,8 @@ from gnl_reports.calibration_model import CalibrationReport, ChainRow, Listing
 from gnl_reports.calibration_plots import draw_arms, draw_histogram, draw_levels, draw_roc
 from gnl_reports.page import render_page
 from gnl_reports.text import redacted
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.rate import Rate
+from gnl_semantic.threshold import SentenceForm
 
 __all__ = ["render_calibration_html"]
 

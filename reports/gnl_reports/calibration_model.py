@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.rate import Rate
+from gnl_semantic.threshold import SentenceForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

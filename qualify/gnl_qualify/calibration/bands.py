@@ -15,8 +15,8 @@ from gnl_fixtures import LABELS, Label
 from gnl_qualify.calibration.measure import FORMS, Measured
 from gnl_qualify.stats import CONFIDENCE, rate
 from gnl_reports.calibration_model import AreaRow, BandRow, BinRow, CosineRow, LevelRow, RocRow
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.rate import Rate
+from gnl_semantic.threshold import SentenceForm
 
 Floats = NDArray[np.float32]
 

@@ -22,9 +22,9 @@ from gnl_qualify.items import identity_of
 from gnl_qualify.stats import rate
 from gnl_reports.calibration_model import CandidateRow
 from gnl_semantic.embedder.port import Vectors
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.ladder import evaluate
 from gnl_semantic.recall import Candidate, FoldKey, find_candidates, fold_key, pick_gray, top_k
+from gnl_semantic.threshold import SentenceForm
 
 THREADS = (10, 100, 1_000)
 """Records in a thread."""

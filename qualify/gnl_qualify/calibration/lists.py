@@ -12,7 +12,7 @@ from gnl_qualify.calibration.bands import share_above
 from gnl_qualify.calibration.chain import candidates
 from gnl_qualify.calibration.measure import FORMS, RUNGS, Measured, rule_of
 from gnl_reports.calibration_model import LanguageRow, ListedPair, Listing
-from gnl_semantic.embedder.threshold import SentenceForm
+from gnl_semantic.threshold import SentenceForm
 
 MOST_LISTED = 200
 """Pairs of one list that the report holds; the frame 'pairs' has all."""

@@ -17,10 +17,10 @@ from gnl_qualify.errors import CalibrationSetError
 from gnl_qualify.items import identity_of
 from gnl_qualify.sample import stratified
 from gnl_semantic.embedder.port import Embedder, Vectors
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.errors import EmbedderError
 from gnl_semantic.ladder import evaluate
 from gnl_semantic.recall import fold_key
+from gnl_semantic.threshold import SentenceForm
 
 FORMS: tuple[SentenceForm, ...] = ("canonical", "bare")
 RUNGS = ("identity", "match", "separate", "gray")

@@ -18,9 +18,9 @@ from gnl_qualify.calibration.measure import FORMS, Measured, Progress, measure
 from gnl_qualify.stats import rate
 from gnl_reports.calibration_model import CalibrationReport, ThresholdRow
 from gnl_semantic.embedder.port import Embedder, EmbedderProfile
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.judge.transport import Judge
 from gnl_semantic.ladder import RULESET_VERSION
+from gnl_semantic.threshold import SentenceForm
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from gnl_qualify.calibration.measure import FORMS
 from gnl_qualify.terminal import plain
 from gnl_reports.calibration_model import CalibrationReport, LadderRow, Listing, ThresholdRow
-from gnl_semantic.embedder.threshold import SentenceForm
 from gnl_semantic.rate import Rate
+from gnl_semantic.threshold import SentenceForm
 
 LEVELS_SHOWN = (0.60, 0.80, 0.85, 0.90, 0.95)
 MOST_SHOWN = 10

@@ -13,8 +13,8 @@ from gnl_qualify.calibration.measure import FORMS, Measured
 from gnl_qualify.stats import CONFIDENCE, rate
 from gnl_reports.calibration_model import CentringRow, ThresholdRow
 from gnl_semantic.embedder.port import Vectors
-from gnl_semantic.embedder.threshold import UNKNOWN_THRESHOLD, SentenceForm
 from gnl_semantic.rate import Rate
+from gnl_semantic.threshold import UNKNOWN_THRESHOLD, SentenceForm
 
 KEPT = 0.99
 """Share of the paraphrases that a threshold must keep."""
