@@ -105,7 +105,7 @@ def run(*args, **options):
     return subprocess.run(command, check=False, capture_output=True, timeout=120, **options)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def room():
     """The helpers above, by name."""
     return sys.modules[__name__]
