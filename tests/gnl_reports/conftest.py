@@ -10,14 +10,20 @@ from dataclasses import replace
 import pytest
 from scipy.stats import beta
 
+from gnl_reports.comparison_model import ComparisonReport, Disagreement, Duel, Row
 from gnl_reports.model import (
     Bar,
     Baseline,
+    Capacity,
+    Chance,
+    Clustered,
     Counts,
     ExamReport,
+    FlippedPair,
     Flips,
     Group,
     Latency,
+    Paired,
     Provenance,
     SetInfo,
     WrongPair,
@@ -54,6 +60,22 @@ def bar(k: int, n: int, *, recall: bool) -> Bar:
         answered=n,
         passed=bool(n) and (k / n >= limit if recall else k / n <= limit),
         certified=bound is not None and (bound >= limit if recall else bound <= limit),
+        by_domain=Clustered(k=k, n=n, clusters=6, low=max(0.0, k / n - 0.1), high=min(1.0, k / n + 0.1)) if n else None,
+    )
+
+
+def paired(first: int, second: int, n: int) -> Paired:
+    share = (first - second) / n
+    return Paired(
+        n=n,
+        both=0,
+        first_only=first,
+        second_only=second,
+        neither=n - first - second,
+        difference=share,
+        low=max(-1.0, share - 0.1),
+        high=min(1.0, share + 0.1),
+        p=0.0004 if abs(first - second) > 9 else 0.25,
     )
 
 
@@ -117,6 +139,7 @@ def normal() -> ExamReport:
             private=False,
             sampled_from=None,
             sittings=3,
+            sitting=7,
         ),
         bars=(bar(66, 75, recall=True), bar(2, 75, recall=False)),
         groups={
@@ -140,10 +163,25 @@ def normal() -> ExamReport:
         baselines=(
             Baseline(name="always same", recall=rate(75, 75), false_alarms=rate(75, 75)),
             Baseline(name="always different", recall=rate(0, 75), false_alarms=rate(0, 75)),
-            Baseline(name="ladder only", recall=rate(29, 75), false_alarms=rate(0, 75)),
+            Baseline(
+                name="ladder only",
+                recall=rate(29, 75),
+                false_alarms=rate(0, 75),
+                recall_difference=paired(40, 3, 75),
+                false_alarm_difference=paired(2, 0, 75),
+            ),
         ),
-        repeat=Flips(what="asked again", pairs=50, flips=rate(0, 50)),
-        order=Flips(what="records in reverse order", pairs=300, flips=rate(11, 300)),
+        repeat=Flips(what="asked again", pairs=50, flips=rate(0, 50), runs=4),
+        order=Flips(
+            what="records in reverse order",
+            pairs=300,
+            flips=rate(11, 300),
+            agreement=Clustered(k=289, n=300, clusters=300, low=0.94, high=0.98),
+            changed=tuple(
+                FlippedPair(id=f"pair-{n:03}", domain="orders", label="near-miss", answers=("different", "same"))
+                for n in range(11)
+            ),
+        ),
         latency=Latency(
             p50=431.0,
             p95=816.5,
@@ -168,6 +206,23 @@ def normal() -> ExamReport:
             prompt_system="You compare two records.\nAnswer with one word: SAME, DIFFERENT or UNSURE.",
             transcript_sha256="cd" * 32,
             concurrency=4,
+        ),
+        capacity=(
+            Capacity(
+                name="near-miss false alarms",
+                label="near-miss",
+                direction="at-most",
+                limit=0.05,
+                n=75,
+                least_provisional=5,
+                least_certified=59,
+                provisional=3,
+                certified=0,
+                chances=(
+                    Chance(true=0.01, provisional=0.993, certified=0.471),
+                    Chance(true=0.05, provisional=0.480, certified=0.021),
+                ),
+            ),
         ),
     )
 
@@ -261,7 +316,11 @@ def hostile(normal: ExamReport) -> ExamReport:
             *(replace(one, name=image + bidi) for one in normal.baselines),
             replace(normal.baselines[0], name="$\\frac$"),
         ),
-        repeat=replace(normal.repeat, what=script),
+        repeat=replace(
+            normal.repeat,
+            what=script,
+            changed=(FlippedPair(id=image, domain=svg, label=script, answers=(bidi, template)),),
+        ),
         wrong=tuple(
             wrong_pair(
                 n,
@@ -294,6 +353,83 @@ def hostile(normal: ExamReport) -> ExamReport:
             transcript_sha256=image,
         ),
     )
+
+
+def row(name: str, report: ExamReport, **changes: object) -> Row:
+    made = Row(
+        name=name,
+        source=f"{name.lower()}.transcript.jsonl",
+        judge=report.judge,
+        prompt_version=report.provenance.prompt_version,
+        prompt_sha256=report.provenance.prompt_sha256,
+        finished_at=report.provenance.finished_at,
+        transcript_sha256="ef" * 32,
+        status=report.status,
+        reason=report.reasons[0],
+        bars=report.bars,
+        languages=report.groups.get("language", ()),
+        repeat=report.repeat,
+        order=report.order,
+        sitting=report.fixtures.sitting,
+    )
+    return replace(made, **changes)
+
+
+def compared(report: ExamReport, *rows: Row, pairs: tuple[WrongPair, ...]) -> ComparisonReport:
+    names = [one.name for one in rows]
+    return ComparisonReport(
+        fixtures=report.fixtures,
+        rows=rows,
+        baselines=report.baselines,
+        duels=tuple(
+            Duel(first=a, second=b, recall=paired(12, 2, 75), false_alarms=paired(1, 3, 75), right=paired(9, 9, 300))
+            for n, a in enumerate(names)
+            for b in names[n + 1 :]
+        ),
+        disagreements=tuple(
+            Disagreement(
+                id=pair.id,
+                domain=pair.domain,
+                lang=pair.lang,
+                tool_name=pair.tool_name,
+                a=pair.a,
+                b=pair.b,
+                label=pair.label,
+                expected=pair.expected,
+                answers={name: pair.answered if n else pair.expected for n, name in enumerate(names)},
+            )
+            for pair in pairs
+        ),
+        library_version="0.1.0",
+    )
+
+
+@pytest.fixture
+def comparison(normal: ExamReport) -> ComparisonReport:
+    """Two judges under two prompts, 24 pairs answered differently."""
+    other = replace(normal.judge, model_id="another-model")
+    rows = (
+        row("A", normal),
+        row(
+            "B", normal, prompt_version="2", status="failed", bars=(bar(40, 75, recall=True), bar(9, 75, recall=False))
+        ),
+        row("C", normal, judge=other, status="certified", bars=(bar(74, 75, recall=True), bar(0, 75, recall=False))),
+    )
+    return compared(normal, *rows, pairs=normal.wrong)
+
+
+@pytest.fixture
+def hostile_comparison(hostile: ExamReport) -> ComparisonReport:
+    """An attack in every text that comes from outside, 300 pairs."""
+    rows = [row(name, hostile, source=hostile.judge.spec, prompt_version=hostile.judge.model_id) for name in "AB"]
+    return compared(hostile, rows[0], replace(rows[1], prompt_version="1"), pairs=hostile.wrong)
+
+
+@pytest.fixture
+def empty_comparison(empty: ExamReport) -> ComparisonReport:
+    """Two sittings in which nothing could be measured, and which agree in that."""
+    bars = (bar(0, 0, recall=True), bar(0, 0, recall=False))
+    return compared(empty, row("A", empty, bars=bars), row("B", empty, bars=bars), pairs=())
 
 
 @pytest.fixture(scope="session")

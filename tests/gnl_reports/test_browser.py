@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gnl_reports import ExamReport, render_exam_html
+from gnl_reports import ComparisonReport, ExamReport, render_comparison_html, render_exam_html
 
 pytestmark = pytest.mark.browser
 
@@ -88,15 +88,19 @@ def visit(browser: Browser, tmp_path: Path) -> Open:
     return opened
 
 
-@pytest.fixture(params=["normal", "hostile", "empty"])
-def report(request: pytest.FixtureRequest) -> ExamReport:
-    return request.getfixturevalue(request.param)
+@pytest.fixture(params=["normal", "hostile", "empty", "comparison", "hostile_comparison", "empty_comparison"])
+def html(request: pytest.FixtureRequest) -> str:
+    return _page(request.getfixturevalue(request.param))
+
+
+def _page(report: ExamReport | ComparisonReport) -> str:
+    return render_exam_html(report) if isinstance(report, ExamReport) else render_comparison_html(report)
 
 
 # Without the page's policy, only the escaping stands between a text and the browser: it must do alone.
 @pytest.mark.parametrize("bypass_csp", [False, True], ids=["policy", "no-policy"])
-def test_no_script_runs_and_nothing_leaves(report, visit, bypass_csp) -> None:
-    with visit(render_exam_html(report), bypass_csp=bypass_csp) as seen:
+def test_no_script_runs_and_nothing_leaves(html, visit, bypass_csp) -> None:
+    with visit(html, bypass_csp=bypass_csp) as seen:
         assert seen.page.evaluate("window.ran") is None
         assert seen.page.locator("script, img, iframe").count() == 0
         assert seen.requests == [seen.page.url]
@@ -112,16 +116,17 @@ def test_the_policy_stops_what_would_slip_through(normal, visit) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1100])
-def test_the_page_never_scrolls_sideways(report, visit, width) -> None:
-    with visit(render_exam_html(report), width=width) as seen:
+def test_the_page_never_scrolls_sideways(html, visit, width) -> None:
+    with visit(html, width=width) as seen:
         seen.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
         widths = seen.page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]")
         assert max(widths) <= width
 
 
-def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(normal, visit) -> None:
-    with visit(render_exam_html(normal), width=360) as seen:
-        box = seen.page.get_by_role("region", name="By label")
+@pytest.mark.parametrize(("kind", "name"), [("normal", "By label"), ("comparison", "Every judge under every prompt")])
+def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(request, visit, kind, name) -> None:
+    with visit(_page(request.getfixturevalue(kind)), width=360) as seen:
+        box = seen.page.get_by_role("region", name=name)
         assert box.evaluate("box => box.scrollWidth > box.clientWidth")
         box.focus()
         seen.page.keyboard.press("End")
@@ -133,8 +138,9 @@ def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(normal, visit) ->
     ("scheme", "ground", "ink"),
     [("light", "rgb(255, 255, 255)", "rgb(26, 34, 44)"), ("dark", "rgb(20, 24, 30)", "rgb(229, 233, 238)")],
 )
-def test_both_schemes_reach_page_and_drawings(normal, visit, scheme, ground, ink) -> None:
-    with visit(render_exam_html(normal), color_scheme=scheme) as seen:
+@pytest.mark.parametrize("kind", ["normal", "comparison"])
+def test_both_schemes_reach_page_and_drawings(request, visit, kind, scheme, ground, ink) -> None:
+    with visit(_page(request.getfixturevalue(kind)), color_scheme=scheme) as seen:
         body = "getComputedStyle(document.body)"
         assert seen.page.evaluate(f"{body}.backgroundColor") == ground
         assert seen.page.evaluate(f"{body}.color") == ink
@@ -150,13 +156,19 @@ def test_both_schemes_reach_page_and_drawings(normal, visit, scheme, ground, ink
         )
 
 
-def test_drawings_have_names_for_those_who_do_not_see_them(normal, visit) -> None:
-    with visit(render_exam_html(normal)) as seen:
-        for name in (
-            "paraphrase recall against its bar",
-            "near-miss false alarms against its bar",
-            "Wall time of 298 calls",
-        ):
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            "normal",
+            ("paraphrase recall against its bar", "near-miss false alarms against its bar", "Wall time of 298 calls"),
+        ),
+        ("comparison", ("paraphrase recall of 3 sittings", "near-miss false alarms of 3 sittings")),
+    ],
+)
+def test_drawings_have_names_for_those_who_do_not_see_them(request, visit, kind, names) -> None:
+    with visit(_page(request.getfixturevalue(kind))) as seen:
+        for name in names:
             assert seen.page.get_by_role("img", name=name).count() == 1
         for landmark in ("banner", "navigation", "main"):
             assert seen.page.get_by_role(landmark).count() == 1

@@ -86,7 +86,7 @@ def test_ids_are_unique_and_links_lead_somewhere(kind, request) -> None:
 
 def test_tables_have_captions_and_scopes(normal) -> None:
     parsed = Page(render_exam_html(normal))
-    assert len(parsed.all("table")) == len(parsed.all("caption")) == 8
+    assert len(parsed.all("table")) == len(parsed.all("caption")) == 10
     assert all(cell.get("scope") in {"row", "col"} for cell in parsed.all("th"))
     assert {tag for tag, _ in parsed.elements} >= {"header", "nav", "main", "section", "article", "figure"}
 
