@@ -128,6 +128,19 @@ class Certificate(Part):
         """Return what hash and signature cover, by the names on disk: all fields but these two."""
         return self.model_dump(by_alias=True, exclude={"sha256", "signature"})
 
+    def evidence(self) -> dict[str, object]:
+        """Return what a question says of the judge that caused it: the status, and the counts it rests on."""
+        return {
+            "judge": self.judge_model_id,
+            "prompt": self.judge_prompt_version,
+            "status": self.status,
+            "recall": f"{self.recall.k}/{self.recall.n}",
+            "falseAlarms": f"{self.false_alarms.k}/{self.false_alarms.n}",
+            "fixtureSet": self.fixture_set_id,
+            "passedAt": self.passed_at,
+            "certificate": self.sha256,
+        }
+
     def to_json(self) -> str:
         """Return the certificate as it stands on disk, with a final newline."""
         return json.dumps(self.model_dump(by_alias=True), ensure_ascii=False, indent=2, allow_nan=False) + "\n"

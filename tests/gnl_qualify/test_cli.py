@@ -99,6 +99,17 @@ def test_a_fail_exits_1_names_the_wrong_pairs_and_writes_all_but_the_certificate
     assert "on pairs of your own," in done.stdout.splitlines()[-2]
 
 
+def test_what_the_set_can_prove_is_said_before_the_first_question(sit):
+    lines = sit().stderr.splitlines()
+    assert lines[0].startswith(
+        "paraphrase recall: 10 dup-paraphrase pairs: at least 7 SAME for 'provisional', at least 10 "
+    )
+    assert "at most 0 SAME for 'provisional'; they are too few for 'certified'" in lines[1]
+    assert lines[2] == "1st sitting on this set, by the ledger and the transcripts beside this one"
+    assert "of 100 questions answered" in lines[3]
+    assert sit().stderr.splitlines()[2].startswith("2nd sitting")
+
+
 def test_a_fail_leaves_an_earlier_certificate_and_says_whose_it_is(sit, desk):
     assert sit().returncode == 0
     before = (desk / "gnl-judge-cert.json").read_bytes()

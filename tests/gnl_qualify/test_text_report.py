@@ -60,6 +60,27 @@ async def test_flips_are_told_with_their_interval(report_of, room):
     assert "records in reverse order: 0.0 % (0/20) changed their answer" in text
 
 
+async def test_a_pair_that_flipped_is_listed_with_its_answers(report_of, room):
+    answers = iter(["SAME", "DIFFERENT"] * 200)
+
+    def fickle(user):
+        return next(answers) if "1003" in user and "lamp 7003" in user.lower() else room.truth(user)
+
+    text = render_text(await report_of(fickle, settings=Settings(repeat_sample=40, repeats=3, order_sample=0)))
+    assert "asked again: 2.5 % (1/40) changed their answer" in text
+    assert "40 pairs asked 4 times" in text
+    assert "  near-miss-0003 [near-miss, orders]: same, different, same, different" in text
+    assert "  agreement: 236/240 couples of answers to one pair, 95 % interval [" in text
+
+
+async def test_the_set_the_sitting_and_the_ladder_stand_beside_the_figures(report_of, room):
+    text = render_text(await report_of(room.truth, room.set_of(20)))
+    assert "this set: near-miss false alarms: 20 near-miss pairs: at most 1 SAME for 'provisional'" in text
+    assert "this was the 1st sitting on this set" in text
+    assert "the judge's recall less this: +100.0 points, 95 % interval [" in text
+    assert "20 against 0 of 20 pairs, McNemar p below 0.001" in text
+
+
 async def test_wrong_pairs_are_listed_on_a_fail_only_and_cut(report_of, room):
     failed = await report_of(lambda user: "SAME", room.set_of(15))
     listed = render_text(failed).partition("answered wrong (30):\n")[2].splitlines()

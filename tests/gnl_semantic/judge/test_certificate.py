@@ -103,6 +103,15 @@ def test_a_certificate_that_holds_draws_no_warning():
     assert check(issued()) == ()
 
 
+@pytest.mark.parametrize("status", ["provisional", "certified"])
+def test_the_evidence_of_a_question_names_the_status_with_its_counts(status):
+    certificate = issued(status=status)
+    evidence = certificate.evidence()
+    assert (evidence["status"], evidence["recall"], evidence["falseAlarms"]) == (status, "60/75", "0/75")
+    assert evidence["certificate"] == certificate.sha256
+    json.dumps(evidence)
+
+
 def test_written_and_read_it_is_the_same(tmp_path):
     path = tmp_path / "my cert ü.json"
     write_certificate(path, issued())
