@@ -48,7 +48,7 @@ def draw_histogram(rows: Sequence[BinRow], *, key: str) -> Html:
             )
         axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
         _words(axes, "cosine", "share of a label's pairs")
-        return svg(drawn, key=key, title="Cosines by label", description="; ".join(told) + ".")
+        return svg(drawn, key=key, title=f"Cosines by label, {rows[0].form} form", description="; ".join(told) + ".")
 
 
 def draw_roc(rows: Sequence[RocRow], *, key: str) -> Html:
@@ -76,7 +76,9 @@ def draw_roc(rows: Sequence[RocRow], *, key: str) -> Html:
             told.append(f"{name}: {middle.first_passed} pass where {middle.second_passed} of the others do")
         _unit_square(axes)
         _words(axes, "share of the second group that passes", "share of the first")
-        return svg(drawn, key=key, title="ROC curves of the cosine", description="; ".join(told) + ".")
+        return svg(
+            drawn, key=key, title=f"ROC curves of the cosine, {rows[0].form} form", description="; ".join(told) + "."
+        )
 
 
 def draw_levels(rows: Sequence[LevelRow], threshold: float, *, key: str) -> Html:
@@ -117,7 +119,7 @@ def draw_levels(rows: Sequence[LevelRow], threshold: float, *, key: str) -> Html
         axes.set_ylim(0, 1.02)
         _words(axes, "threshold", "share that passes")
         description = f"Marked: {threshold:.3f}. " + "; ".join(told) + "."
-        return svg(drawn, key=key, title="What passes a threshold", description=description)
+        return svg(drawn, key=key, title=f"What passes a threshold, {rows[0].form} form", description=description)
 
 
 def draw_arms(rows: Sequence[ArmRow], *, key: str) -> Html:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from scipy.stats import beta
 
+from gnl_fixtures import FixtureSet, Pair
+from gnl_qualify.calibration import calibrate
+from gnl_qualify.hashing import HashingEmbedder
+from gnl_reports.calibration_model import CalibrationReport, ListedPair, Listing
 from gnl_reports.comparison_model import ComparisonReport, Disagreement, Duel, Row
 from gnl_reports.model import (
     Bar,
@@ -430,6 +436,68 @@ def empty_comparison(empty: ExamReport) -> ComparisonReport:
     """Two sittings in which nothing could be measured, and which agree in that."""
     bars = (bar(0, 0, recall=True), bar(0, 0, recall=False))
     return compared(empty, row("A", empty, bars=bars), row("B", empty, bars=bars), pairs=())
+
+
+@pytest.fixture(scope="session")
+def calibration() -> CalibrationReport:
+    """A real calibration of 80 invented pairs in two languages, one of them settled wrongly."""
+    shapes = (
+        ("dup-exact", "Lamp {n} green", "LAMP {n} green"),
+        ("dup-paraphrase", "Lamp {n} green", "green lamp no. {n}"),
+        ("near-miss", "Lamp {n} green", "Lamp {m} green"),
+        ("unrelated", "Lamp {n} green", "rent of flat {m}"),
+    )
+    pairs = [
+        Pair(
+            id=f"{label}-{n}",
+            domain="orders",
+            lang=("en", "mixed")[n % 2],
+            tool_name="placeOrder",
+            a=a.format(n=1000 + n),
+            b=b.format(n=1000 + n, m=7000 + n),
+            label=label,
+        )
+        for label, a, b in shapes
+        for n in range(20)
+    ]
+    pairs.append(replace(pairs[0], id="wrong", a="TV 42", b="tv-42", label="near-miss"))
+    work = calibrate(HashingEmbedder(), FixtureSet("invented", tuple(pairs)))
+    # In a thread of its own, since an open browser's loop may run in this one.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result().report
+
+
+@pytest.fixture
+def hostile_calibration(calibration: CalibrationReport) -> CalibrationReport:
+    """An attack in every text that comes from outside."""
+    script, image, svg, template, bidi, *_ = ATTACKS
+    listed = tuple(
+        ListedPair(
+            id=f"{n} {attack}"[:200],
+            label=script,
+            language=svg,
+            tool_name=template,
+            a=attack,
+            b=ATTACKS[n - 1],
+            why=image + bidi,
+            cosine=0.5,
+        )
+        for n, attack in enumerate(ATTACKS)
+    )
+    return replace(
+        calibration,
+        embedder=script + bidi + "y" * 300,
+        judge=image,
+        set_name=image,
+        set_id=svg,
+        by_label={script: 20},
+        warnings=(script + bidi, image),
+        languages=tuple(replace(row, language=script + bidi) for row in calibration.languages),
+        ladder=tuple(replace(row, name=row.name + script) for row in calibration.ladder),
+        blind_spots=Listing(total=900, pairs=listed),
+        below=Listing(total=len(listed), pairs=listed),
+        ladder_wrong=Listing(total=len(listed), pairs=listed),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gnl_reports import ComparisonReport, ExamReport, render_comparison_html, render_exam_html
+from gnl_reports import (
+    CalibrationReport,
+    ComparisonReport,
+    ExamReport,
+    render_calibration_html,
+    render_comparison_html,
+    render_exam_html,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -88,13 +95,30 @@ def visit(browser: Browser, tmp_path: Path) -> Open:
     return opened
 
 
-@pytest.fixture(params=["normal", "hostile", "empty", "comparison", "hostile_comparison", "empty_comparison"])
+@pytest.fixture(
+    params=[
+        "normal",
+        "hostile",
+        "empty",
+        "comparison",
+        "hostile_comparison",
+        "empty_comparison",
+        "calibration",
+        "hostile_calibration",
+    ]
+)
 def html(request: pytest.FixtureRequest) -> str:
     return _page(request.getfixturevalue(request.param))
 
 
-def _page(report: ExamReport | ComparisonReport) -> str:
-    return render_exam_html(report) if isinstance(report, ExamReport) else render_comparison_html(report)
+def _page(report: ExamReport | ComparisonReport | CalibrationReport) -> str:
+    match report:
+        case ExamReport():
+            return render_exam_html(report)
+        case ComparisonReport():
+            return render_comparison_html(report)
+        case _:
+            return render_calibration_html(report)
 
 
 # Without the page's policy, only the escaping stands between a text and the browser: it must do alone.
@@ -123,7 +147,14 @@ def test_the_page_never_scrolls_sideways(html, visit, width) -> None:
         assert max(widths) <= width
 
 
-@pytest.mark.parametrize(("kind", "name"), [("normal", "By label"), ("comparison", "Every judge under every prompt")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("normal", "By label"),
+        ("comparison", "Every judge under every prompt"),
+        ("calibration", "Where the chain ends: shares of each group"),
+    ],
+)
 def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(request, visit, kind, name) -> None:
     with visit(_page(request.getfixturevalue(kind)), width=360) as seen:
         box = seen.page.get_by_role("region", name=name)
@@ -138,7 +169,7 @@ def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(request, visit, k
     ("scheme", "ground", "ink"),
     [("light", "rgb(255, 255, 255)", "rgb(26, 34, 44)"), ("dark", "rgb(20, 24, 30)", "rgb(229, 233, 238)")],
 )
-@pytest.mark.parametrize("kind", ["normal", "comparison"])
+@pytest.mark.parametrize("kind", ["normal", "comparison", "calibration"])
 def test_both_schemes_reach_page_and_drawings(request, visit, kind, scheme, ground, ink) -> None:
     with visit(_page(request.getfixturevalue(kind)), color_scheme=scheme) as seen:
         body = "getComputedStyle(document.body)"
@@ -164,6 +195,15 @@ def test_both_schemes_reach_page_and_drawings(request, visit, kind, scheme, grou
             ("paraphrase recall against its bar", "near-miss false alarms against its bar", "Wall time of 298 calls"),
         ),
         ("comparison", ("paraphrase recall of 3 sittings", "near-miss false alarms of 3 sittings")),
+        (
+            "calibration",
+            (
+                "Cosines by label, canonical form",
+                "What passes a threshold, bare form",
+                "ROC curves of the cosine, bare form",
+                "Recall against questions",
+            ),
+        ),
     ],
 )
 def test_drawings_have_names_for_those_who_do_not_see_them(request, visit, kind, names) -> None:
