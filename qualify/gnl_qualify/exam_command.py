@@ -19,7 +19,7 @@ from gnl_qualify.terminal import complain, plain, tell
 
 if TYPE_CHECKING:
     from gnl_fixtures import FixtureSet
-    from gnl_qualify.exam import Settings, Sitting
+    from gnl_qualify.exam import Settings, Sitting, Tick
 
 _FILE = click.Path(path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -118,39 +118,46 @@ def run_exam(ctx: click.Context, options: dict[str, Any]) -> int:
         valid_days=options["valid_days"],
         command=_command(ctx, options, judge.info.spec),
     )
-    _announce(fixtures, settings, None if options["resume"] else transcript.parent)
     sitting = _sit(judge, fixtures, settings, transcript, resume=options["resume"])
     if sitting is None:
         return INTERRUPTED
     return _publish(sitting, out, html, json_)
 
 
-def _announce(fixtures: FixtureSet, settings: Settings, folder: Path | None) -> None:
-    """Say what the pairs can prove before they are put, and how often this set was looked at."""
+def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path, *, resume: bool) -> Sitting | None:
+    from gnl_qualify.exam import sit_exam  # noqa: PLC0415
+    from gnl_qualify.progress import shown_progress  # noqa: PLC0415
+
+    # Counted before this sitting's own transcript stands there; a resumed one carries its number.
+    beforehand = _beforehand(fixtures, settings, None if resume else transcript.parent)
+    try:
+        with shown_progress() as progress:
+
+            def start(total: int, done: int) -> Tick:
+                for line in beforehand:
+                    complain(line)
+                return progress(total, done)
+
+            return asyncio.run(
+                sit_exam(judge, fixtures, settings, transcript=transcript, resume=resume, progress=start)
+            )
+    except KeyboardInterrupt:
+        complain(f"interrupted: the answers so far stand in {plain(str(transcript))}; go on with --resume")
+        return None
+
+
+def _beforehand(fixtures: FixtureSet, settings: Settings, folder: Path | None) -> list[str]:
+    """Return what should be known before the first question: what the pairs can prove, how often they were seen."""
     from gnl_qualify.capacity import sentences  # noqa: PLC0415
     from gnl_qualify.looks import sitting_number  # noqa: PLC0415
     from gnl_qualify.sample import limited  # noqa: PLC0415
     from gnl_reports.text import ordinal  # noqa: PLC0415
 
-    for sentence in sentences(limited(fixtures, settings.limit, seed=settings.seed)):
-        complain(sentence)
+    lines = list(sentences(limited(fixtures, settings.limit, seed=settings.seed)))
     if folder is not None:
         number = sitting_number(fixtures.set_id, folder=folder, private=fixtures.private)
-        complain(f"{ordinal(number)} sitting on this set, by the ledger and the transcripts beside this one")
-
-
-def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path, *, resume: bool) -> Sitting | None:
-    from gnl_qualify.exam import sit_exam  # noqa: PLC0415
-    from gnl_qualify.progress import shown_progress  # noqa: PLC0415
-
-    try:
-        with shown_progress() as progress:
-            return asyncio.run(
-                sit_exam(judge, fixtures, settings, transcript=transcript, resume=resume, progress=progress)
-            )
-    except KeyboardInterrupt:
-        complain(f"interrupted: the answers so far stand in {plain(str(transcript))}; go on with --resume")
-        return None
+        lines.append(f"{ordinal(number)} sitting on this set, by the ledger and the transcripts beside this one")
+    return lines
 
 
 def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None) -> int:

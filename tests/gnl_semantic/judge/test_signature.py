@@ -1,6 +1,7 @@
 """Signed certificates: who signed, and which field was edited since."""
 
 import json
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from gnl_core.errors import ConfigError
+from gnl_core.errors import ConfigError, MissingExtraError
 from gnl_semantic.errors import (
     CertificateProvisionalError,
     CertificateSignatureError,
@@ -209,3 +210,11 @@ def test_a_provisional_certificate_is_accepted_unless_certified_is_required(sign
         check(signed, require="certified")
     with pytest.raises(ConfigError, match="require is 'failed'"):
         check(signed, require="failed")
+
+
+def test_without_cryptography_the_extra_is_named_and_unasked_certificates_hold(signed, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    for use in (lambda: check(signed, trusted_keys=["0" * 64]), lambda: read_private_key(tmp_path / "k.pem", None)):
+        with pytest.raises(MissingExtraError, match=r"pip install 'gnl-semantic\[sign\]'"):
+            use()
+    assert check(signed) == ()
