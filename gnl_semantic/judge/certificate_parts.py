@@ -98,12 +98,16 @@ class CertifiedCounts(Part):
 
 
 class CertifiedFlips(Part):
-    """Pairs asked `runs` times in all, and how many changed their answer; `agreement` is of couples of answers."""
+    """Pairs asked `runs` times in all, and how many changed their answer.
+
+    `agreeing` of all `couples` of answers to one pair are the same word.
+    """
 
     pairs: Count
     runs: Count
     flips: Count
-    agreement: Share | None
+    couples: Count
+    agreeing: Count
 
 
 class CertifiedLatency(Part):

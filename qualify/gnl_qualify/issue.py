@@ -139,5 +139,5 @@ def _flips(flips: Flips | None) -> CertifiedFlips | None:
     """Certify the pairs that could be compared, not those that were asked."""
     if flips is None:
         return None
-    agreement = flips.agreement.k / flips.agreement.n if flips.agreement and flips.agreement.n else None
-    return CertifiedFlips(pairs=flips.flips.n, runs=flips.runs, flips=flips.flips.k, agreement=agreement)
+    agreeing, couples = (flips.agreement.k, flips.agreement.n) if flips.agreement else (0, 0)
+    return CertifiedFlips(pairs=flips.flips.n, runs=flips.runs, flips=flips.flips.k, couples=couples, agreeing=agreeing)

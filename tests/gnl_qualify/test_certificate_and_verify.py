@@ -63,7 +63,7 @@ async def test_the_certificate_carries_the_figures_of_the_report(passed):
     )
     assert raw["nearMissFp"] == alarms.rate.value
     assert sum(sum(counts.values()) for counts in raw["countsByLabel"].values()) == 100
-    assert raw["repeat"] == {"pairs": 30, "runs": 2, "flips": 0, "agreement": 1.0}
+    assert raw["repeat"] == {"pairs": 30, "runs": 2, "flips": 0, "couples": 30, "agreeing": 30}
     assert [base["name"] for base in raw["baselines"]] == ["always same", "always different", "ladder only"]
 
 

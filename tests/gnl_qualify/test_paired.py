@@ -3,7 +3,7 @@
 from math import comb, factorial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnl_qualify.paired import mcnemar_p, paired
@@ -40,6 +40,7 @@ def test_without_discordant_pairs_nothing_speaks_against_chance():
     assert mcnemar_p(0, 0) == 1.0
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_p_is_the_share_of_coin_tosses_at_least_as_uneven(first, second):
     n = first + second
@@ -47,6 +48,7 @@ def test_p_is_the_share_of_coin_tosses_at_least_as_uneven(first, second):
     assert mcnemar_p(first, second) == pytest.approx(uneven / 2**n)
 
 
+@settings(deadline=None)
 @given(CELLS)
 def test_the_interval_holds_the_difference_and_stays_in_range(cells):
     pairs = table(*cells)
@@ -55,6 +57,7 @@ def test_the_interval_holds_the_difference_and_stays_in_range(cells):
     assert -1 <= pairs.low <= pairs.difference <= pairs.high <= 1
 
 
+@settings(deadline=None)
 @given(CELLS)
 def test_exchanging_the_two_mirrors_everything(cells):
     both, first, second, neither = cells

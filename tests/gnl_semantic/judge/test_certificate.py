@@ -65,7 +65,7 @@ FIELDS = {
     "false_alarms_by_domain": {"domains": 3, "low": None, "high": None},
     "worst_domain": "ticket",
     "worst_domain_right": {"k": 20, "n": 30, "low": 0.488, "high": 0.808},
-    "repeat": {"pairs": 20, "runs": 2, "flips": 0, "agreement": 1.0},
+    "repeat": {"pairs": 20, "runs": 2, "flips": 0, "couples": 20, "agreeing": 20},
     "order": None,
     "latency": {"p50_ms": 12.5, "p95_ms": None, "max_ms": 30.0, "limit_ms": 8000.0},
     "tokens_in": 1000,
