@@ -15,7 +15,7 @@ run: table exam
 table: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
 	@echo "== The built-in embedder and the rule ladder on the shipped calibration set"
-	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json
+	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json --html $(OUT)/calibration.html
 	@echo
 
 # An exam that is failed is a result: only one that could not be sat stops the command.

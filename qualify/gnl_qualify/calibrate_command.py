@@ -97,17 +97,19 @@ def _check(html: Path | None, json_: Path | None, csv: Path | None, *, inputs: l
 
     if html and not all(map(find_spec, ("jinja2", "matplotlib"))):
         raise MissingExtraError("an HTML report", "qualify")
-    if csv is not None:
-        if not find_spec("pandas"):
-            raise MissingExtraError("CSV tables", "qualify")
-        if is_file(csv):
-            raise OutputPathError(f"--csv {csv}: is a file: name a folder")
-        try:
-            csv.mkdir(exist_ok=True)
-        except OSError as error:
-            raise OutputPathError(f"--csv {csv}: cannot be made: {error.strerror}") from None
-    tables = {} if csv is None else {f"--csv {name}": csv / f"{name}.csv" for name in NAMES}
-    check_outputs({"--html": html, "--json": json_, **tables}, inputs=inputs)
+    files = {"--html": html, "--json": json_}
+    check_outputs(files, inputs=inputs)
+    if csv is None:
+        return
+    if not find_spec("pandas"):
+        raise MissingExtraError("CSV tables", "qualify")
+    if is_file(csv):
+        raise OutputPathError(f"--csv {csv}: is a file: name a folder")
+    try:
+        csv.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputPathError(f"--csv {csv}: cannot be made: {error.strerror}") from None
+    check_outputs({**files, **{f"--csv {name}": csv / f"{name}.csv" for name in NAMES}}, inputs=inputs)
 
 
 def _write(calibration: Calibration, html: Path | None, json_: Path | None, csv: Path | None) -> None:

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import pty
+import subprocess
 
 import pytest
 
@@ -100,3 +103,30 @@ def test_hostile_texts_reach_the_terminal_as_text(room, tmp_path):
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
     assert "near-miss 1" in done.stdout
+
+
+def test_progress_is_a_bar_on_a_terminal(room, folder):
+    ours, theirs = pty.openpty()
+    command, options = room.program(
+        "calibrate", "--fixtures", "mine.json", "--embedder", "hashing", env={"TERM": "xterm"}
+    )
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=theirs, **options) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # Linux says so when the other end is closed
+                break
+        report = process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"searching threads" in shown
+    assert b"12/12" in shown
+    assert report.startswith("embedder test:hashing@1")
+
+
+def test_no_folder_is_left_behind_by_a_fault_in_another_output(room, folder):
+    args = ("--fixtures", "mine.json", "--embedder", "hashing", "--csv", "tables", "--json", "no/c.json")
+    assert room.run("calibrate", *args, cwd=folder).returncode == 2
+    assert not (folder / "tables").exists()
