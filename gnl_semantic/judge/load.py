@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 
+from gnl_core.errors import MissingExtraError
 from gnl_semantic.errors import JudgeConfigError
 from gnl_semantic.judge.transport import Judge
 from gnl_semantic.judge.transports.openai_compatible import MAX_TOKENS, OpenAICompatibleJudge
@@ -27,6 +29,8 @@ def load_judge(
     spec                      judge
     ========================  ======================================================================
     ``builtin:ladder``        the rule ladder alone
+    ``builtin:local``         the local judge, a small classifier; ``builtin:local?languages=tr,en`` declares the
+                              languages of the records
     ``recorded:FILE``         the answers in the transcript of an exam
     ``openai:URL``            a server with OpenAI's chat completions, for instance
                               ``openai:http://127.0.0.1:8080/v1``
@@ -79,10 +83,16 @@ def _needed(model: str | None, spec: str) -> str:
     return model
 
 
-def _builtin(name: str, model: str | None) -> Judge:
+def _builtin(spec: str, model: str | None) -> Judge:
+    name, asked, languages = spec.partition("?languages=")
     if name not in BUILTINS:
         raise JudgeConfigError(f"there is no built-in judge '{name}'; known: {', '.join(sorted(BUILTINS))}")
-    judge = BUILTINS[name]()
+    tags = tuple(languages.split(",")) if asked else ()
+    if asked and (name != "local" or not all(map(_TAG.fullmatch, tags))):
+        raise JudgeConfigError(
+            f"'builtin:{spec}': only builtin:local takes languages, as in builtin:local?languages=tr,en"
+        )
+    judge = BUILTINS[name](tags)
     if model not in (None, judge.info.model_id):
         raise JudgeConfigError(
             f"the model id of builtin:{name} is '{judge.info.model_id}', not '{model}': leave it out"
@@ -90,11 +100,21 @@ def _builtin(name: str, model: str | None) -> Judge:
     return judge
 
 
-def _ladder() -> Judge:
+def _ladder(languages: Sequence[str]) -> Judge:  # noqa: ARG001  # one signature for all
     from gnl_semantic.judge.transports.ladder import LadderJudge  # noqa: PLC0415
 
     return LadderJudge()
 
 
-BUILTINS: Mapping[str, Callable[[], Judge]] = {"ladder": _ladder}
+def _local(languages: Sequence[str]) -> Judge:
+    try:
+        from gnl_semantic.judge.transports.local import LocalJudge  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("The local judge", "semantic") from error
+    return LocalJudge(languages=languages)
+
+
+BUILTINS: Mapping[str, Callable[[Sequence[str]], Judge]] = {"ladder": _ladder, "local": _local}
 """Judges that come with the package, by the name behind ``builtin:``."""
+_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", re.ASCII)
+"""A BCP 47 language tag, in outline."""

@@ -1,0 +1,1 @@
+"""The local judge: a small classifier over evidence of two texts."""
