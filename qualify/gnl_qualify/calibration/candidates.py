@@ -86,8 +86,9 @@ def _pool(pairs: Sequence[Pair]) -> _Pool:
     folds = [fold_key(one) for one in values]
     names = [pair.tool_name for pair in pairs] * 2
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    first: dict[tuple[str, FoldKey], int] = {}
-    ties = [(text, first.setdefault((names[text], folds[text]), text)) for text in range(len(values))]
+    # Whatever the tool: a record of another tool fills a thread as if it were one of this tool.
+    first: dict[FoldKey, int] = {}
+    ties = [(text, first.setdefault(fold, text)) for text, fold in enumerate(folds)]
     ties += [(place, len(pairs) + place) for place, pair in enumerate(pairs) if pair.same_job]
     ends, others = np.array(ties).T
     graph = coo_array((np.ones(len(ties)), (ends, others)), shape=(len(values), len(values)))
