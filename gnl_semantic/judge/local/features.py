@@ -27,6 +27,8 @@ KINDS = (
     "acronym", "covered",
 )  # fmt: skip
 COSINE_DIGITS = 3
+MOST_CHARACTERS = 1024
+"""What of a text is looked at; the judge answers UNSURE long before."""
 _IDEOGRAPHS = re.compile(r"(?<=[\u3040-\u9fff]) (?=[\u3040-\u9fff])")
 _SOFT = frozenset(("prefix", "covered", "stem", "typo", "inside", "skeleton", "near"))
 
@@ -48,7 +50,7 @@ class Evidence:
 
 def collect(a: str, b: str) -> Evidence:
     """Return the evidence of two normalised identity values; never raises, and work is bounded for any text."""
-    a, b = sorted((a, b))
+    a, b = (text[:MOST_CHARACTERS] for text in sorted((a, b)))
     found = match(atoms(a), atoms(b))
     values = {
         **_whole(a, b),

@@ -164,24 +164,20 @@ def _number_kind(found: Matching, place: int, at: int) -> str | None:
             dates = [[int(group) % 2000 for group in date] for date in groups]
             if dates[0] == dates[1]:
                 return "year"
-        amounts = [_amount(side, n) for side, n in ((found.left, place), (found.right, at))]
-        if amounts[0] is not None and amounts[0] == amounts[1]:
+        if _amounts(found.left, place) & _amounts(found.right, at):
             return "scaled"
     return None
 
 
-def _amount(side: Sequence[Atom], place: int) -> tuple[str, float] | None:
-    """Return dimension and amount of a number with its unit behind it."""
-    if place + 1 == len(side):
-        return None
-    for key in sorted(side[place + 1].keys):
-        if key in _UNITS:
-            dimension, factor = _UNITS[key]
-            try:
-                return dimension, round(float(side[place].text.replace(",", ".")) * factor, 6)
-            except ValueError:
-                return None
-    return None
+def _amounts(side: Sequence[Atom], place: int) -> set[tuple[str, float]]:
+    """Return what a number with its unit behind it may measure: dimension, and amount in one unit of it."""
+    units = [_UNITS[key] for key in side[place + 1].keys if key in _UNITS] if place + 1 < len(side) else []
+    try:
+        return {
+            (dimension, round(float(side[place].text.replace(",", ".")) * factor, 6)) for dimension, factor in units
+        }
+    except ValueError:
+        return set()
 
 
 _UNITS = {

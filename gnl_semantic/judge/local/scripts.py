@@ -28,8 +28,8 @@ _OF_LANGUAGE = {
     "he": ("Hebr",), "hi": ("Deva",), "th": ("Thai",), "hy": ("Armn",), "ka": ("Geor",),
 }  # fmt: skip
 """Scripts of languages that are not written in Latin letters; every other tag counts as Latin."""
-_FEW = 0.3
-"""Largest share of letters in a foreign script: 'PDA手持终端' is Chinese, 'POS терминал' Russian."""
+_MOSTLY = 0.7
+"""Share of Latin letters from which they are more than names in another script: 'PDA手持终端' is Chinese."""
 
 
 def scripts_of(text: str) -> frozenset[str]:
@@ -42,7 +42,7 @@ def main_scripts(text: str) -> frozenset[str]:
     found = scripts_of(text)
     letters = [char for char in text if char.isalpha()]
     latin = sum(_script(char) == "Latn" for char in letters)
-    if found > {"Latn"} and latin < (1 - _FEW) * len(letters):
+    if found > {"Latn"} and latin < _MOSTLY * len(letters):
         found -= {"Latn"}
     return frozenset("Hani" if script == "Kana" else script for script in found)
 
