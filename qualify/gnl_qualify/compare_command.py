@@ -23,9 +23,16 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--html", type=_FILE, help="Write the comparison as one HTML file.")
 @click.option("--json", "json_", type=_FILE, help="Write the comparison as JSON.")
+@click.option("--list", "listed", type=click.IntRange(min=0), default=20, show_default=True, help="Pairs to list.")
 @click.option("--redact", is_flag=True, help="Put length and a short hash in place of the pairs' texts.")
 def compare(
-    transcripts: tuple[Path, ...], fixtures: tuple[str, ...], html: Path | None, json_: Path | None, redact: bool
+    *,
+    transcripts: tuple[Path, ...],
+    fixtures: tuple[str, ...],
+    html: Path | None,
+    json_: Path | None,
+    listed: int,
+    redact: bool,
 ) -> None:
     """Hold the sittings of several judges or prompts on the same pairs against each other.
 
@@ -57,7 +64,7 @@ def compare(
             write_output(html, render_comparison_html(report, redact=redact))
     except GnlError as error:
         faults.append(error)
-    tell(render_comparison(report))
+    tell(render_comparison(report, listed=listed))
     for fault in faults:
         complain(f"{PROGRAM}: {plain(str(fault))}")
     if faults:

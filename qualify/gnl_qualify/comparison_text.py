@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnl_qualify.terminal import plain
-from gnl_qualify.text_report import MAX_WRONG, difference, percent, short
+from gnl_qualify.text_report import LISTED, difference, percent, short
 from gnl_reports.comparison_model import ComparisonReport, Row
 from gnl_reports.text import ordinal
 
 
-def render_comparison(report: ComparisonReport) -> str:
+def render_comparison(report: ComparisonReport, *, listed: int = LISTED) -> str:
     """Return the comparison as text without a final line break; every stranger's text in it is harmless."""
-    return "\n".join(_lines(report))
+    return "\n".join(_lines(report, listed))
 
 
-def _lines(report: ComparisonReport) -> Iterator[str]:
+def _lines(report: ComparisonReport, listed: int) -> Iterator[str]:
     fixtures = report.fixtures
     yield f"{len(report.rows)} sittings on set {plain(fixtures.name)} {fixtures.set_id}, {fixtures.pairs} pairs"
     if fixtures.sittings is not None:
@@ -36,14 +36,14 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
         yield f"{len(report.duels)} comparisons stand here: none of their p values is corrected for the others"
     yield ""
     yield f"answered differently: {len(report.disagreements)} of {fixtures.pairs} pairs"
-    for pair in report.disagreements[:MAX_WRONG]:
+    for pair in report.disagreements[:listed]:
         answers = ", ".join(f"{name} {answer}" for name, answer in pair.answers.items())
         yield (
             f"  {short(pair.id)} [{pair.label}, {short(pair.domain)}, {short(pair.lang)}] {short(pair.a)} | "
             f"{short(pair.b)}: expected {pair.expected}, {answers}"
         )
-    if len(report.disagreements) > MAX_WRONG:
-        yield f"  ... and {len(report.disagreements) - MAX_WRONG} more (all of them with --html or --json)"
+    if len(report.disagreements) > listed:
+        yield f"  ... and {len(report.disagreements) - listed} more (all of them with --html or --json)"
 
 
 def _row(row: Row) -> Iterator[str]:

@@ -66,6 +66,7 @@ _OPTIONS = (
         show_default=True,
         help="Pairs to put in reverse order; 0: none.",
     ),
+    click.option("--list", "listed", type=click.IntRange(min=0), default=20, show_default=True, help="Pairs to list."),
     click.option("--valid-days", type=click.IntRange(1, 3650), help="Write an expiry into the certificate."),
     click.option("--key-env", metavar="NAME", help="Environment variable that holds the server's key."),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Longest answer of a server's model."),
@@ -121,7 +122,7 @@ def run_exam(ctx: click.Context, options: dict[str, Any]) -> int:
     sitting = _sit(judge, fixtures, settings, transcript, resume=options["resume"])
     if sitting is None:
         return INTERRUPTED
-    return _publish(sitting, out, html, json_)
+    return _publish(sitting, out, html, json_, listed=options["listed"])
 
 
 def _sit(judge: Any, fixtures: FixtureSet, settings: Settings, transcript: Path, *, resume: bool) -> Sitting | None:
@@ -160,7 +161,7 @@ def _beforehand(fixtures: FixtureSet, settings: Settings, folder: Path | None) -
     return lines
 
 
-def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None) -> int:
+def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None, *, listed: int) -> int:
     """Write every output, then the report; a file that cannot be written costs none of the others."""
     from gnl_qualify.outputs import write_output  # noqa: PLC0415
     from gnl_qualify.text_report import render_text  # noqa: PLC0415
@@ -188,7 +189,7 @@ def _publish(sitting: Sitting, out: Path, html: Path | None, json_: Path | None)
             write_output(html, render_exam_html(sitting.report))
     except GnlError as error:
         faults.append(error)
-    tell(render_text(sitting.report))
+    tell(render_text(sitting.report, listed=listed))
     for fault in faults:
         complain(f"{PROGRAM}: {plain(str(fault))}")
     if faults:
@@ -221,7 +222,7 @@ def _command(ctx: click.Context, options: dict[str, Any], spec: str) -> str:
     words = [PROGRAM, "--judge", spec]
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        if name in ("judge", "extra_body", "resume") or not given(ctx, name):
+        if name in ("judge", "extra_body", "resume", "listed") or not given(ctx, name):
             continue
         value = options[name]
         for item in value if isinstance(value, tuple) else (value,):

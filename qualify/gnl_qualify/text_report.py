@@ -9,8 +9,8 @@ from gnl_reports.model import Bar, Baseline, Clustered, ExamReport, Flips, Group
 from gnl_reports.text import ordinal, p_value
 from gnl_semantic.rate import Rate
 
-MAX_WRONG = 20
-"""Wrong pairs listed; the HTML and JSON reports hold all of them."""
+LISTED = 20
+"""Pairs listed unless the caller says otherwise; the HTML and JSON reports hold all of them."""
 MAX_TEXT = 100
 """Characters of one text that are listed."""
 
@@ -20,12 +20,17 @@ CAVEAT = (
 )
 
 
-def render_text(report: ExamReport) -> str:
-    """Return the report as text without a final line break; every stranger's text in it is harmless."""
-    return "\n".join(_lines(report))
+def render_text(report: ExamReport, *, listed: int = LISTED) -> str:
+    """Return the report as text without a final line break; every stranger's text in it is harmless.
+
+    Args:
+        report: The sitting.
+        listed: Pairs shown of each list.
+    """
+    return "\n".join(_lines(report, listed))
 
 
-def _lines(report: ExamReport) -> Iterator[str]:
+def _lines(report: ExamReport, listed: int) -> Iterator[str]:
     fixtures, origin = report.fixtures, report.provenance
     sample = f" (a sample of {fixtures.sampled_from})" if fixtures.sampled_from else ""
     yield (
@@ -52,14 +57,14 @@ def _lines(report: ExamReport) -> Iterator[str]:
     for part in report.capacity:
         yield f"this set: {part.sentence}"
     yield ""
-    yield from _rest(report)
+    yield from _rest(report, listed)
     if report.status == "failed" and report.wrong:
         yield ""
         yield f"answered wrong ({len(report.wrong)}):"
-        for pair in report.wrong[:MAX_WRONG]:
+        for pair in report.wrong[:listed]:
             yield _wrong(pair)
-        if len(report.wrong) > MAX_WRONG:
-            yield f"  ... and {len(report.wrong) - MAX_WRONG} more (all of them with --html or --json)"
+        if len(report.wrong) > listed:
+            yield f"  ... and {len(report.wrong) - listed} more (all of them with --html or --json)"
     yield ""
     yield CAVEAT.format(pairs="pairs of your own" if fixtures.private else "published pairs that were made up")
 
@@ -97,7 +102,7 @@ def _bar(bar: Bar) -> str:
     )
 
 
-def _rest(report: ExamReport) -> Iterator[str]:
+def _rest(report: ExamReport, listed: int) -> Iterator[str]:
     for group in report.groups["language"]:
         yield f"language {plain(group.name):<18}{percent(group.right)}"
     if report.worst_domain is not None:
@@ -105,7 +110,7 @@ def _rest(report: ExamReport) -> Iterator[str]:
         yield f"worst domain: {plain(worst.name)}, {percent(worst.right)}"
     for flips in (report.repeat, report.order):
         if flips is not None:
-            yield from _flips(flips)
+            yield from _flips(flips, listed)
     latency = report.latency
     if latency.p50 is not None and latency.p95 is not None and latency.max is not None:
         yield (
@@ -143,7 +148,7 @@ def _against(base: Baseline) -> Iterator[str]:
             yield f"  the judge's {name} less this: {difference(pairs)}"
 
 
-def _flips(flips: Flips) -> Iterator[str]:
+def _flips(flips: Flips, listed: int) -> Iterator[str]:
     yield (
         f"{flips.what}: {percent(flips.flips)} changed their answer, 95 % interval "
         f"[{100 * flips.flips.low:.1f}, {100 * flips.flips.high:.1f}] %, {flips.pairs} pairs asked {flips.runs} times"
@@ -151,10 +156,10 @@ def _flips(flips: Flips) -> Iterator[str]:
     if flips.agreement is not None and flips.runs > 2:
         share = f"{flips.agreement.k}/{flips.agreement.n} couples of answers to one pair"
         yield f"  agreement: {share}, {clusters(flips.agreement, 'pairs')}"
-    for pair in flips.changed[:MAX_WRONG]:
+    for pair in flips.changed[:listed]:
         yield f"  {short(pair.id)} [{pair.label}, {short(pair.domain)}]: {', '.join(pair.answers)}"
-    if len(flips.changed) > MAX_WRONG:
-        yield f"  ... and {len(flips.changed) - MAX_WRONG} more"
+    if len(flips.changed) > listed:
+        yield f"  ... and {len(flips.changed) - listed} more"
 
 
 def _wrong(pair: WrongPair) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from gnl_qualify.exam import Settings, sit_exam
 from gnl_qualify.stats import rate
-from gnl_qualify.text_report import MAX_WRONG, percent, render_text
+from gnl_qualify.text_report import LISTED, percent, render_text
 
 ONCE = Settings(repeat_sample=0, order_sample=0)
 
@@ -84,7 +84,7 @@ async def test_the_set_the_sitting_and_the_ladder_stand_beside_the_figures(repor
 async def test_wrong_pairs_are_listed_on_a_fail_only_and_cut(report_of, room):
     failed = await report_of(lambda user: "SAME", room.set_of(15))
     listed = render_text(failed).partition("answered wrong (30):\n")[2].splitlines()
-    assert len([line for line in listed if line.startswith(("  near", "  unre"))]) == MAX_WRONG
+    assert len([line for line in listed if line.startswith(("  near", "  unre"))]) == LISTED
     assert "  ... and 10 more" in render_text(failed)
     assert "answered wrong" not in render_text(replace(failed, status="provisional"))
 
@@ -103,3 +103,10 @@ async def test_no_measured_call_gives_no_latency(report_of):
         raise OSError
 
     assert "latency" not in render_text(await report_of(fail))
+
+
+async def test_no_pair_is_listed_where_nobody_is_to_read_them(report_of):
+    report = await report_of(lambda user: "SAME")
+    text = render_text(report, listed=0)
+    assert f"and {len(report.wrong)} more" in text
+    assert not [pair for pair in report.wrong if pair.a in text]
