@@ -177,10 +177,14 @@ def _sum(parts: Sequence[int]) -> int | None:
     return total + current
 
 
+def lexicon_bytes() -> bytes:
+    """Return the file `lexicon.json`."""
+    return (files("gnl_semantic.judge.local") / "lexicon.json").read_bytes()
+
+
 @lru_cache(maxsize=1)
 def _raw() -> Mapping[str, Mapping[str, Sequence[int | str]]]:
-    file = files("gnl_semantic.judge.local") / "lexicon.json"
-    return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads(lexicon_bytes())  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ KINDS = (
     "reading", "joined", "groups", "clock", "year", "scaled", "prefix", "stem", "typo", "inside", "skeleton", "near",
     "acronym", "covered",
 )  # fmt: skip
+COSINE_NAMES = ("cos_whole", "cos_rest", "cos_extra")
 COSINE_DIGITS = 3
 MOST_CHARACTERS = 1024
 """What of a text is looked at; the judge answers UNSURE long before."""
@@ -320,5 +321,5 @@ def _longest_chain(pairs: Sequence[tuple[int, int, str]]) -> list[tuple[int, int
     return chain[::-1]
 
 
-NAMES = (*collect("a", "b").values, "cos_whole", "cos_rest", "cos_extra", "cos_rest_gap")
+NAMES = (*collect("a", "b").values, *COSINE_NAMES, "cos_rest_gap")
 """Every feature, in order."""

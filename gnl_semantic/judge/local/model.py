@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from gnl_semantic.errors import JudgeConfigError
+from gnl_semantic.judge.local.atoms import lexicon_bytes
 from gnl_semantic.judge.local.features import NAMES
 
 FORMAT = 1
@@ -34,6 +35,7 @@ class Parameters(BaseModel):
         v: Format version.
         trained_on: Id of the set of pairs.
         embedder: Stamp of the embedder whose cosines the trees know.
+        lexicon_sha256: Of the file `lexicon.json`, which is as much a part of the answers as the trees.
         features: Names, in the order the trees count them.
         scripts: ISO 15924 codes of the scripts the judge answers in.
         languages: BCP 47 tags of the languages it was tried in.
@@ -51,6 +53,7 @@ class Parameters(BaseModel):
     v: Literal[1]
     trained_on: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
     embedder: str
+    lexicon_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     features: tuple[str, ...]
     scripts: tuple[str, ...]
     languages: tuple[str, ...]
@@ -65,6 +68,8 @@ class Parameters(BaseModel):
     def _fits(self) -> Parameters:
         if self.features != NAMES:
             raise ValueError("the features are not those of this release")
+        if self.lexicon_sha256 != hashlib.sha256(lexicon_bytes()).hexdigest():
+            raise ValueError("lexicon.json is not the one they were made with")
         if self.different_below > self.same_from:
             raise ValueError("different_below lies above same_from")
         for number, tree in enumerate(self.trees):

@@ -29,6 +29,7 @@ class Source(NamedTuple):
     label: str
     a: str
     b: str
+    phenomena: tuple[str, ...] = ()
 
 
 class Made(NamedTuple):

@@ -15,7 +15,7 @@ from gnl_core.identity import normalize_identity_value
 from gnl_fixtures import FixtureSet
 from gnl_qualify.train.augment import Made, Source, make_near_misses
 from gnl_semantic.embedder.port import Embedder
-from gnl_semantic.judge.local.features import collect, cosines, vector
+from gnl_semantic.judge.local.features import COSINE_NAMES, Evidence, collect, cosines, vector
 
 _log = logging.getLogger(__name__)
 
@@ -45,52 +45,65 @@ def sources(fixtures: FixtureSet) -> tuple[Source, ...]:
     """Return the pairs of a set with the texts a judge would read."""
     return tuple(
         Source(
-            pair.id,
-            pair.domain,
-            pair.lang,
-            pair.label,
-            normalize_identity_value(pair.a),
-            normalize_identity_value(pair.b),
+            id=pair.id,
+            domain=pair.domain,
+            lang=pair.lang,
+            label=pair.label,
+            a=normalize_identity_value(pair.a),
+            b=normalize_identity_value(pair.b),
+            phenomena=tuple(pair.phenomena),
         )
         for pair in fixtures.pairs
     )
 
 
-async def build_table(pairs: Sequence[Source], embedder: Embedder, *, store: Path | None = COSINES) -> Table:
+async def build_table(pairs: Sequence[Source], embedder: Embedder | None, *, store: Path = COSINES) -> Table:
     """Return the features of pairs and of the near-misses made from them.
 
     Args:
         pairs: See `sources`.
-        embedder: The one the judge will use.
+        embedder: The one the judge will use; None believes the store.
         store: File with the cosines of an earlier run, which stand where they agree with these; it is written anew
-            where they do not. None neither reads nor writes.
+            where they do not.
 
     Raises:
         EmbedderError: The embedder failed.
+        ValueError: No embedder, and the store is not of these pairs.
     """
     made = make_near_misses(pairs)
     evidence = [*(collect(pair.a, pair.b) for pair in pairs), *(collect(one.a, one.b) for one in made)]
+    kept = _read(store)
+    if embedder is not None:
+        kept = _settle(kept, await _cosines(evidence, embedder), store)
+    elif len(kept) != len(evidence):
+        raise ValueError(f"{store} holds {len(kept)} pairs, not {len(evidence)}: run make train")
+    rows = [vector(one.values, cosine) for one, cosine in zip(evidence, kept, strict=True)]
+    return Table(tuple(pairs), tuple(made), np.array(rows))
+
+
+async def _cosines(evidence: Sequence[Evidence], embedder: Embedder) -> list[dict[str, float]]:
     texts = sorted({text for one in evidence for text in one.texts})
     place = {text: index for index, text in enumerate(texts)}
     _log.info("Embedding %d texts of %d pairs", len(texts), len(evidence))
     chunks = [await embedder.embed(texts[at : at + _CHUNK]) for at in range(0, len(texts), _CHUNK)]
     vectors = np.concatenate(chunks)
-    fresh = [cosines(one, vectors[[place[text] for text in one.texts]]) for one in evidence]
-    settled = fresh if store is None else _settle(fresh, store)
-    rows = [vector(one.values, cosine) for one, cosine in zip(evidence, settled, strict=True)]
-    return Table(tuple(pairs), tuple(made), np.array(rows))
+    return [cosines(one, vectors[[place[text] for text in one.texts]]) for one in evidence]
 
 
-def _settle(fresh: list[dict[str, float]], store: Path) -> list[dict[str, float]]:
+def _read(store: Path) -> list[dict[str, float]]:
     try:
-        kept = json.loads(store.read_text(encoding="utf-8"))
+        rows = json.loads(store.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        kept = []
-    rows = [[round(value, 6) for value in one.values()] for one in fresh]
-    if len(kept) != len(rows) or any(
-        abs(x - y) > _SAME for one, other in zip(kept, rows, strict=True) for x, y in zip(one, other, strict=True)
+        return []
+    return [dict(zip(COSINE_NAMES, row, strict=True)) for row in rows]
+
+
+def _settle(kept: list[dict[str, float]], fresh: list[dict[str, float]], store: Path) -> list[dict[str, float]]:
+    if len(kept) == len(fresh) and all(
+        abs(one[name] - other[name]) <= _SAME for one, other in zip(kept, fresh, strict=True) for name in COSINE_NAMES
     ):
-        _log.info("Writing the cosines of %d pairs anew", len(rows))
-        store.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
-        return fresh
-    return [dict(zip(one, row, strict=True)) for one, row in zip(fresh, kept, strict=True)]
+        return kept
+    _log.info("Writing the cosines of %d pairs anew", len(fresh))
+    rows = [[round(one[name], 6) for name in COSINE_NAMES] for one in fresh]
+    store.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    return _read(store)

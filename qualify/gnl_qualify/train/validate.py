@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnl_fixtures import load_shipped
 from gnl_qualify.stats import rate
 from gnl_qualify.train.fit import MADE_WEIGHT, Fitted, curve, dump
 from gnl_qualify.train.rows import Table
+from gnl_semantic.judge.local.atoms import lexicon_bytes
 from gnl_semantic.judge.local.features import NAMES
 from gnl_semantic.judge.local.model import FORMAT
 from gnl_semantic.judge.local.scripts import main_scripts, scripts_of_languages
@@ -64,11 +65,12 @@ def train(table: Table, *, trained_on: str, embedder: str) -> tuple[bytes, dict[
         for language, one in by_language.items()
         if language != "mixed" and one["recall"][0] >= LEAST_RECALL * one["recall"][1]
     ]
-    final = Fitted(table.features, *_targets(labels, np.ones(len(table.pairs), dtype=bool)))
+    final = fit_all(table)
     head = {
         "v": FORMAT,
         "trained_on": trained_on,
         "embedder": embedder,
+        "lexicon_sha256": hashlib.sha256(lexicon_bytes()).hexdigest(),
         "features": NAMES,
         "scripts": sorted(scripts_of_languages(held) - {"Kana"}),
         "languages": held,
@@ -79,6 +81,11 @@ def train(table: Table, *, trained_on: str, embedder: str) -> tuple[bytes, dict[
         "start": final.start,
     }
     return dump(head, final.trees), figures
+
+
+def fit_all(table: Table) -> Fitted:
+    """Return the trees that ship: fitted to every pair."""
+    return Fitted(table.features, *_targets(_labels(table), np.ones(len(table.pairs), dtype=bool)))
 
 
 def _labels(table: Table) -> _Labels:
@@ -116,12 +123,14 @@ def _held_out(table: Table, labels: _Labels, folds: list[_Mask]) -> NDArray[np.f
 def _splits(table: Table) -> dict[str, Iterator[_Mask]]:
     authors = np.array([pair.id.partition("-")[0] for pair in table.pairs])
     domains = np.array([pair.domain for pair in table.pairs])
-    tags = {pair.id: set(pair.phenomena) for pair in load_shipped("calibration").pairs}
     near = np.array([pair.label == "near-miss" for pair in table.pairs])
     return {
         "author": (authors == author for author in np.unique(authors)),
         "domain": (domains == domain for domain in np.unique(domains)),
-        "shape": (near & np.array([bool(tags[pair.id] & shape) for pair in table.pairs]) for shape in SHAPES.values()),
+        "shape": (
+            near & np.array([bool(shape.intersection(pair.phenomena)) for pair in table.pairs])
+            for shape in SHAPES.values()
+        ),
     }
 
 
@@ -163,9 +172,10 @@ def _figures(
                 for kind in sorted(set(kinds))
             },
         }  # fmt: skip
-    tags = {pair.id: set(pair.phenomena) for pair in load_shipped("calibration").pairs}
     figures["shape, false alarms"] = {
-        shape: count("shape", labels.near_miss & np.array([bool(tags[p.id] & members) for p in table.pairs]))
+        shape: count(
+            "shape", labels.near_miss & np.array([bool(members.intersection(p.phenomena)) for p in table.pairs])
+        )
         for shape, members in SHAPES.items()
     }
     for name, values in (("author group", [p.id.partition("-")[0] for p in table.pairs]), ("language", languages)):

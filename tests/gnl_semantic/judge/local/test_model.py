@@ -62,3 +62,8 @@ def test_the_sum_of_the_trees_is_turned_into_a_probability():
 
 def test_no_sum_overflows():
     assert read_model(edited(trees=[[[1e308]]], slope=-1.0)).probability([0.0] * len(NAMES)) < 1e-20
+
+
+def test_a_lexicon_that_was_changed_is_refused():
+    with pytest.raises(JudgeConfigError, match=r"lexicon\.json is not the one"):
+        read_model(edited(lexicon_sha256="0" * 64))
