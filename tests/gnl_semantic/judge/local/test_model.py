@@ -1,10 +1,12 @@
 import hashlib
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from gnl_semantic.errors import JudgeConfigError
+from gnl_semantic.judge import PROMPT_VERSION, PROMPTS, read_certificate
 from gnl_semantic.judge.local.features import NAMES
 from gnl_semantic.judge.local.model import read_model, shipped_model
 
@@ -20,6 +22,15 @@ def test_the_shipped_file_is_read_and_known_by_its_hash():
     assert model.sha256 == hashlib.sha256(SHIPPED).hexdigest()
     assert model.parameters.features == NAMES
     assert 0.5 < model.parameters.same_from < 1
+
+
+def test_the_certificate_beside_it_was_earned_with_these_parameters():
+    path = files("gnl_semantic.judge.local") / "certificate.json"
+    certificate = read_certificate(Path(str(path)))
+    assert certificate.status == "certified"
+    assert certificate.judge_parameters["parameters_sha256"] == shipped_model().sha256
+    assert certificate.prompt_sha256 == PROMPTS[PROMPT_VERSION].sha256
+    assert certificate.fixture_set_id != shipped_model().parameters.trained_on
 
 
 def test_an_edit_is_another_hash():
