@@ -2,6 +2,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 OUT ?= out
+# Options of the calibration, for instance: make table CALIBRATION="--fixtures mine.json"
+CALIBRATION ?=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
@@ -19,7 +21,7 @@ run: table exam
 table: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
 	@echo "== The built-in embedder and the rule ladder on the shipped calibration set"
-	@$(PY) -m gnl_qualify calibrate --json $(OUT)/calibration.json --html $(OUT)/calibration.html
+	@$(PY) -m gnl_qualify calibrate $(CALIBRATION) --json $(OUT)/calibration.json --html $(OUT)/calibration.html
 	@echo
 
 # An exam that is failed is a result: only one that could not be sat stops the command.
