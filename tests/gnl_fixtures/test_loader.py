@@ -122,7 +122,7 @@ def test_an_id_used_twice_in_a_file(tmp_path):
 
 def test_texts_that_are_one_job_here_and_two_there(tmp_path):
     other = PAIR | {"id": "p2", "a": PAIR["b"], "b": PAIR["a"], "label": "near-miss"}
-    with pytest.raises(FixtureError, match="pair 'p2'.*'label'.*'p1'"):
+    with pytest.raises(FixtureError, match=r"pair 'p2'.*'label'.*'p1'"):
         load_files([write(tmp_path / "x.json", [PAIR, other])])
 
 
