@@ -1,6 +1,6 @@
 """Let four LLMs that others recorded sit the exam: labelled product pairs with three runs of verdicts each.
 
-    python benchmarks/promap_exam.py promap-verdicts.json [--json out.json]
+    python benchmarks/promap_exam.py promap-verdicts.json [--judge builtin:local] [--json out.json]
 
 The file is a JSON array of `{lang, a, b, match, match_type, verdicts: {judge: [0 or 1, ...]}}`; it is somebody else's
 data and not part of this project. Matches become `dup-paraphrase`, close non-matches `near-miss`, all others
@@ -26,6 +26,7 @@ from gnl_qualify.exam import Settings, sit_exam
 from gnl_qualify.items import set_paper
 from gnl_qualify.stats import rate
 from gnl_reports.model import ExamReport
+from gnl_semantic.judge import load_judge
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
 from gnl_semantic.judge.transports.recorded import RecordedJudge
 from gnl_semantic.rate import Rate
@@ -36,20 +37,23 @@ LABELS = {"match": "dup-paraphrase", "close_nonmatch": "near-miss"}
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("file", type=Path)
+    options.add_argument("--judge", help="let this judge sit the same pairs, in place of the recorded ones")
     options.add_argument("--json", type=Path, help="write the table as JSON")
     args = options.parse_args()
     logging.disable(logging.WARNING)
     rows = json.loads(args.file.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as work:
-        table = list(sit_all(rows, Path(work)))
+        table = [sit_one(rows, args.judge, Path(work))] if args.judge else list(sit_all(rows, Path(work)))
     print(f"{'judge':22} {'run':>3}  {'paraphrase recall':34} {'near-miss false alarms':34} status")
-    for line in table:
-        print(f"{line['judge']:22} {line['run']:>3}  {line['recall']:34} {line['false_alarms']:34} {line['status']}")
+    for row in table:
+        print(f"{row['judge']:22} {row['run']:>3}  {row['recall']:34} {row['false_alarms']:34} {row['status']}")
+    if args.json:
+        args.json.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    if args.judge:
+        return
     print("\nPairs on which the runs of one judge disagree")
     for judge in rows[0]["verdicts"]:
         print(f"{judge:22} {disagreement(rows, judge)}")
-    if args.json:
-        args.json.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
 
 
 def sit_all(rows: list[dict[str, Any]], work: Path) -> Iterator[dict[str, object]]:
@@ -57,16 +61,28 @@ def sit_all(rows: list[dict[str, Any]], work: Path) -> Iterator[dict[str, object
     fixtures = as_fixtures(rows, work / "promap.json")
     for judge, verdicts in rows[0]["verdicts"].items():
         for run in range(len(verdicts)):
-            report = asyncio.run(sit(rows, fixtures, judge, run, work))
-            recall, false_alarms = (bar.rate for bar in report.bars)
-            yield {
-                "judge": judge,
-                "run": run + 1,
-                "recall": str(recall),
-                "false_alarms": str(false_alarms),
-                "status": report.status,
-                "reason": report.reasons[0],
-            }
+            yield line(judge, run + 1, asyncio.run(sit(rows, fixtures, judge, run, work)))
+
+
+def sit_one(rows: list[dict[str, Any]], spec: str, work: Path) -> dict[str, object]:
+    """Return the line of a judge that is asked now."""
+    fixtures = as_fixtures(rows, work / "promap.json")
+    judge = load_judge(spec, model=None, timeout_s=30)
+    sitting = asyncio.run(sit_exam(judge, fixtures, Settings(), transcript=work / "asked.jsonl"))
+    return line(spec, 1, sitting.report)
+
+
+def line(judge: str, run: int, report: ExamReport) -> dict[str, object]:
+    """Return one line of the table."""
+    recall, false_alarms = (bar.rate for bar in report.bars)
+    return {
+        "judge": judge,
+        "run": run,
+        "recall": str(recall),
+        "false_alarms": str(false_alarms),
+        "status": report.status,
+        "reason": report.reasons[0],
+    }
 
 
 def as_fixtures(rows: list[dict[str, Any]], path: Path) -> FixtureSet:
