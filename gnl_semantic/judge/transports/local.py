@@ -112,14 +112,17 @@ class LocalJudge:
         return one | other <= self._scripts and (one == other or not (one and other))
 
     async def _embed(self, texts: Sequence[str]) -> Vectors:
-        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        # Held here too: while this call awaits the embedder, another one may drop them from memory.
+        known = {text: self._vectors[text] for text in texts if text in self._vectors}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             try:
                 found = await self._embedder.embed(missing)
             except EmbedderError as error:
                 raise JudgeError(f"builtin:local: {error}") from error
-            self._vectors.update(zip(missing, found, strict=True))
-        rows = np.stack([self._vectors[text] for text in texts])
+            fresh = dict(zip(missing, found, strict=True))
+            known |= fresh
+            self._vectors.update(fresh)
         while len(self._vectors) > _REMEMBERED:
             self._vectors.popitem(last=False)
-        return rows
+        return np.stack([known[text] for text in texts])
