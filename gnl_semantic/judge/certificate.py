@@ -44,7 +44,7 @@ from gnl_semantic.judge.certificate_parts import (
     Part,
     Time,
 )
-from gnl_semantic.judge.signature import check_signature, edited_fields
+from gnl_semantic.judge.signature import check_signature, edited_fields, refuse_edited
 from gnl_semantic.judge.verdict import PARSER_VERSION
 
 CERTIFICATE_VERSION = 1
@@ -239,7 +239,8 @@ def check_certificate(
         prompt_version: Version of the prompt about to be rendered.
         prompt_sha256: Its hash: the words count, not only their number.
         require: 'certified' refuses a provisional certificate, whose bars hold as point estimates only.
-        trusted_keys: Public keys, PEM or 64 hex digits: one of them must have signed. None asks for no signature.
+        trusted_keys: Public keys, PEM or 64 hex digits: one of them must have signed. None asks for no signature;
+            one that is there and does not fit the fields is refused all the same.
         now: Aware time of the check; default the present.
 
     Raises:
@@ -255,6 +256,8 @@ def check_certificate(
         )
     if trusted_keys is not None:
         check_signature(certificate.content(), certificate.signature, trusted_keys)
+    elif certificate.signature is not None:
+        refuse_edited(certificate.content(), certificate.signature)
     if certificate.judge_model_id != judge_model_id:
         raise CertificateModelError(
             f"the certificate was issued for judge model '{certificate.judge_model_id}', "

@@ -78,6 +78,15 @@ def check_signature(
             "moved here from another certificate",
             cause="forged",
         ) from None
+    refuse_edited(content, signature)
+
+
+def refuse_edited(content: Mapping[str, object], signature: CertifiedSignature) -> None:
+    """Refuse content that is not what the digests beside a signature say, whoever signed them.
+
+    Raises:
+        CertificateSignatureError: A field differs; `detail` has 'cause' and 'fields'.
+    """
     edited = edited_fields(content, signature)
     if edited:
         raise CertificateSignatureError(

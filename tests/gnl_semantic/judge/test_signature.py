@@ -140,6 +140,8 @@ def test_an_edited_field_is_named_even_under_a_fresh_hash(signed, key, change, n
     with pytest.raises(CertificateSignatureError, match=f"edited after it was signed: {name}:") as caught:
         check(parse_certificate(raw), trusted_keys=[pem(key)])
     assert caught.value.detail == {"cause": "edited", "fields": [name]}
+    with pytest.raises(CertificateSignatureError, match=f"edited after it was signed: {name}:"):
+        check(parse_certificate(raw))
 
 
 def test_digests_edited_along_with_their_field_do_not_fit_the_signature(signed, key, other):
