@@ -8,6 +8,7 @@ from typing import Final
 
 from gnl_reports.calibration_model import CalibrationReport, ChainRow, Listing
 from gnl_reports.calibration_plots import draw_arms, draw_histogram, draw_levels, draw_roc
+from gnl_reports.exam import FOLD_FROM, PREVIEW
 from gnl_reports.page import render_page
 from gnl_reports.text import redacted
 from gnl_semantic.rate import Rate
@@ -19,10 +20,6 @@ FORM_WORDS: Final[Mapping[SentenceForm, str]] = {
     "canonical": "Canonical sentence: tool name, colon, values",
     "bare": "Bare value, as a describe() may give it",
 }
-PREVIEW = 240
-"""Characters of a text that stand open."""
-FOLD_FROM = 320
-"""Longer texts are folded behind their first `PREVIEW` characters."""
 
 
 def render_calibration_html(report: CalibrationReport, *, redact: bool = False) -> str:
