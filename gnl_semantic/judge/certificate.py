@@ -224,6 +224,7 @@ def check_certificate(
     judge_model_id: str,
     prompt_version: str,
     prompt_sha256: str,
+    judge_parameters: Mapping[str, object] | None = None,
     require: Literal["provisional", "certified"] = "provisional",
     trusted_keys: Sequence[str | bytes] | None = None,
     now: datetime | None = None,
@@ -231,13 +232,16 @@ def check_certificate(
     """Refuse a certificate that does not hold for this judge and this prompt; return warnings for one that does.
 
     Which pairs were asked is on record and never compared: any set may have been the exam. Shares are held against
-    their counts; intervals and bounds are not computed again here, which is what `gnl-semantic-qualify verify` does.
+    their counts, and 'certified' against them too; intervals are not computed again here, which is what
+    `gnl-semantic-qualify verify` does.
 
     Args:
         certificate: What the caller configured; None means that nothing was.
         judge_model_id: Id of the judge model about to be used.
         prompt_version: Version of the prompt about to be rendered.
         prompt_sha256: Its hash: the words count, not only their number.
+        judge_parameters: `judge.info.parameters` of the judge about to be used: what may change its answers. None does
+            not ask. Its time limit is left out, which an exam and a run may set apart.
         require: 'certified' refuses a provisional certificate, whose bars hold as point estimates only.
         trusted_keys: Public keys, PEM or 64 hex digits: one of them must have signed. None asks for no signature;
             one that is there and does not fit the fields is refused all the same.
@@ -258,22 +262,8 @@ def check_certificate(
         check_signature(certificate.content(), certificate.signature, trusted_keys)
     elif certificate.signature is not None:
         refuse_edited(certificate.content(), certificate.signature)
-    if certificate.judge_model_id != judge_model_id:
-        raise CertificateModelError(
-            f"the certificate was issued for judge model '{certificate.judge_model_id}', "
-            f"not for '{judge_model_id}': sit the exam with the model you use"
-        )
-    if (certificate.judge_prompt_version, certificate.prompt_sha256) != (prompt_version, prompt_sha256):
-        raise CertificatePromptError(
-            f"the certificate holds for prompt version '{certificate.judge_prompt_version}' "
-            f"({certificate.prompt_sha256[:12]}), this release renders '{prompt_version}' ({prompt_sha256[:12]}): "
-            "sit the exam again"
-        )
-    if certificate.parser_version != PARSER_VERSION:
-        raise CertificatePromptError(
-            f"the certificate's answers were read by parser version '{certificate.parser_version}', "
-            f"this release has '{PARSER_VERSION}': sit the exam again"
-        )
+    _check_judge(certificate, judge_model_id, judge_parameters)
+    _check_prompt(certificate, prompt_version, prompt_sha256)
     # A NaN compares false with everything: the comparisons are written so that it fails.
     if not certificate.paraphrase_recall >= MIN_PARAPHRASE_RECALL:
         raise CertificateRecallError(
@@ -298,6 +288,35 @@ def check_certificate(
     return _check_age(certificate, now or datetime.now(UTC))
 
 
+def _check_judge(certificate: Certificate, judge_model_id: str, judge_parameters: Mapping[str, object] | None) -> None:
+    if certificate.judge_model_id != judge_model_id:
+        raise CertificateModelError(
+            f"the certificate was issued for judge model '{certificate.judge_model_id}', "
+            f"not for '{judge_model_id}': sit the exam with the model you use"
+        )
+    if judge_parameters is not None:
+        other = _other_parameters(certificate.judge_parameters, judge_parameters)
+        if other:
+            raise CertificateModelError(
+                f"the certificate of judge '{judge_model_id}' was issued for other parameters ({', '.join(other)}): "
+                "sit the exam with the judge you use"
+            )
+
+
+def _check_prompt(certificate: Certificate, prompt_version: str, prompt_sha256: str) -> None:
+    if (certificate.judge_prompt_version, certificate.prompt_sha256) != (prompt_version, prompt_sha256):
+        raise CertificatePromptError(
+            f"the certificate holds for prompt version '{certificate.judge_prompt_version}' "
+            f"({certificate.prompt_sha256[:12]}), this release renders '{prompt_version}' ({prompt_sha256[:12]}): "
+            "sit the exam again"
+        )
+    if certificate.parser_version != PARSER_VERSION:
+        raise CertificatePromptError(
+            f"the certificate's answers were read by parser version '{certificate.parser_version}', "
+            f"this release has '{PARSER_VERSION}': sit the exam again"
+        )
+
+
 def _contradiction(certificate: Certificate) -> str | None:
     """Hold the two rates against the counts they were made of."""
     for field, share, rate, label in (
@@ -311,11 +330,35 @@ def _contradiction(certificate: Certificate) -> str | None:
             return f"field 'countsByLabel.{label}' says {counts.same} of {counts.put}, the rate {rate.k} of {rate.n}"
         if counts.answered < MIN_ANSWERED:
             return f"only {counts.answered} of {counts.put} '{label}' pairs were answered, {MIN_ANSWERED} are needed"
-    if certificate.status == "certified" and not one_sided_bars(
-        certificate.recall.bound, certificate.false_alarms.bound
+    near_misses = certificate.counts_by_label["near-miss"]
+    if certificate.status == "certified" and not (
+        one_sided_bars(certificate.recall.bound, certificate.false_alarms.bound)
+        and _tail(certificate.recall.n - certificate.recall.k, certificate.recall.n, 1 - MIN_PARAPHRASE_RECALL)
+        and _tail(near_misses.same, near_misses.answered, MAX_NEAR_MISS_FALSE_ALARMS)
     ):
         return "field 'status' is 'certified', its bounds do not clear the bars"
     return None
+
+
+def _tail(k: int, n: int, share: float) -> bool:
+    """Say whether k or fewer of n have a chance of 5 % at most where the true share is `share`.
+
+    That is when the one-sided 95 % Clopper-Pearson bound lies on the right side of `share`. Summed here, since scipy
+    is no part of the runtime.
+    """
+    log = math.lgamma(n + 1) + n * math.log1p(-share)
+    odds = math.log(share) - math.log1p(-share)
+    terms = (math.exp(log - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * odds) for i in range(k + 1))
+    return math.fsum(terms) <= 0.05 + 1e-9
+
+
+def _other_parameters(certified: Mapping[str, object], used: Mapping[str, object]) -> list[str]:
+    names = (certified.keys() | used.keys()) - {"timeout_s"}
+    return sorted(
+        name
+        for name in names
+        if name not in certified or name not in used or digest(certified[name]) != digest(used[name])
+    )
 
 
 def _check_age(certificate: Certificate, now: datetime) -> tuple[str, ...]:

@@ -421,7 +421,9 @@ def test_a_certificate_that_contradicts_itself(changes, message):
 
 def test_five_answered_pairs_are_enough_and_a_provisional_one_needs_no_bounds():
     counts = COUNTS | {"near-miss": {"error": 70, "different": 5}}
-    assert check(issued(counts_by_label=counts)) == ()
+    assert check(issued(counts_by_label=counts, status="provisional")) == ()
+    with pytest.raises(CertificateUnreadableError, match="'certified'"):
+        check(issued(counts_by_label=counts))
     assert check(issued(status="provisional", recall=FIELDS["recall"] | {"bound": 0.1})) == ()
 
 
@@ -431,6 +433,53 @@ def test_five_answered_pairs_are_enough_and_a_provisional_one_needs_no_bounds():
 )
 def test_certified_means_that_both_bounds_clear(recall, alarms, certified):
     assert one_sided_bars(recall, alarms) is certified
+
+
+def test_certified_is_held_against_the_counts_and_not_only_against_the_bounds_written_down():
+    few = {"dup-paraphrase": {"same": 5}, "near-miss": {"different": 5}}
+    changes = {
+        "paraphrase_recall": 1.0,
+        "counts_by_label": few,
+        "pairs_by_label": {"dup-paraphrase": 5, "near-miss": 5},
+        "recall": FIELDS["recall"] | {"k": 5, "n": 5, "bound": 0.99},
+        "false_alarms": FIELDS["false_alarms"] | {"n": 5, "bound": 0.01},
+    }
+    with pytest.raises(CertificateUnreadableError, match="'certified'"):
+        check(issued(**changes))
+    assert check(issued(**changes, status="provisional")) == ()
+
+
+@pytest.mark.parametrize(("alarms", "least"), [(0, 59), (1, 93), (2, 124), (5, 208), (10, 336)])
+def test_how_many_near_misses_certify_is_sharp(alarms, least):
+    for n, holds in ((least, True), (least - 1, False)):
+        counts = COUNTS | {"near-miss": {"same": alarms, "different": n - alarms}}
+        certificate = issued(
+            counts_by_label=counts,
+            pairs_by_label={"dup-paraphrase": 75, "near-miss": n},
+            near_miss_fp=alarms / n,
+            false_alarms=FIELDS["false_alarms"] | {"k": alarms, "n": n},
+        )
+        if holds:
+            assert check(certificate) == ()
+        else:
+            with pytest.raises(CertificateUnreadableError, match="'certified'"):
+                check(certificate)
+
+
+def test_other_parameters_of_the_judge_are_refused_by_name_and_another_limit_is_not():
+    def ask(**parameters):
+        return check_certificate(
+            issued(judge_parameters={"timeout_s": 30.0, "temperature": 0, "file_sha256": "a"}),
+            judge_model_id="judge@1",
+            prompt_version=PROMPT_VERSION,
+            prompt_sha256=PROMPT_SHA256,
+            judge_parameters=parameters,
+            now=PASSED,
+        )
+
+    assert ask(timeout_s=8.0, temperature=0, file_sha256="a") == ()
+    with pytest.raises(CertificateModelError, match=r"\(file_sha256, temperature\)"):
+        ask(timeout_s=8.0, file_sha256="b")
 
 
 def test_the_set_is_on_record_and_never_compared():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gnl_semantic.errors import JudgeConfigError
-from gnl_semantic.judge import PROMPT_VERSION, PROMPTS, read_certificate
+from gnl_semantic.judge import PROMPT_VERSION, PROMPTS, check_certificate, load_judge, read_certificate
 from gnl_semantic.judge.local.features import NAMES
 from gnl_semantic.judge.local.model import read_model, shipped_model
 
@@ -24,12 +24,22 @@ def test_the_shipped_file_is_read_and_known_by_its_hash():
     assert 0.5 < model.parameters.same_from < 1
 
 
-def test_the_certificate_beside_it_was_earned_with_these_parameters():
+def test_the_certificate_beside_it_was_earned_with_these_parameters(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNL_CACHE_DIR", str(tmp_path))
     path = files("gnl_semantic.judge.local") / "certificate.json"
     certificate = read_certificate(Path(str(path)))
     assert certificate.status == "certified"
     assert certificate.judge_parameters["parameters_sha256"] == shipped_model().sha256
     assert certificate.prompt_sha256 == PROMPTS[PROMPT_VERSION].sha256
+    judge = load_judge("builtin:local", model=None, timeout_s=8)
+    assert not check_certificate(
+        certificate,
+        judge_model_id=judge.info.model_id,
+        prompt_version=PROMPT_VERSION,
+        prompt_sha256=PROMPTS[PROMPT_VERSION].sha256,
+        judge_parameters=judge.info.parameters,
+        require="certified",
+    )
     assert certificate.fixture_set_id != shipped_model().parameters.trained_on
 
 
