@@ -140,26 +140,29 @@ def test_the_settling_distance_is_wider_than_one_rounding():
     assert rows_module._SAME > 2 * 10**-3
 
 
+_LOW = [0.2, 0.2, 0.2, 0.2]
+
+
 @pytest.mark.parametrize(
-    ("by_author", "by_domain", "threshold"),
+    ("split", "probabilities", "threshold"),
     [
-        ([0.2, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 0.2], 0.3),
-        ([0.2, 0.8, 0.2, 0.2], [0.2, 0.2, 0.2, 0.2], 0.81),
-        ([0.2, 0.2, 0.2, 0.2], [0.2, 0.2, 0.9, 0.2], 0.91),
-        ([0.2, 0.2, 0.2, 0.995], [0.2, 0.2, 0.2, 0.2], 0.3),  # its two texts are in two scripts: never SAME
+        ("author", _LOW, 0.3),
+        ("author", [0.2, 0.8, 0.2, 0.2], 0.81),
+        ("domain", [0.2, 0.2, 0.9, 0.2], 0.91),
+        ("shape", [0.7, 0.2, 0.2, 0.2], 0.71),
+        ("author", [0.2, 0.2, 0.2, 0.995], 0.3),  # its two texts are in two scripts: never SAME
     ],
 )
-def test_the_worst_split_chooses_the_threshold(by_author, by_domain, threshold):
+def test_the_worst_split_chooses_the_threshold(split, probabilities, threshold):
     texts = [("a", "b")] * 3 + [("a", "б")]
     pairs = tuple(Source(f"cal{n % 2}-{n}", "d", "en", "near-miss", *both) for n, both in enumerate(texts))
     table = Table(pairs, (), np.zeros((4, len(NAMES))))
-    found = _threshold(table, _labels(table), {"author": np.array(by_author), "domain": np.array(by_domain)})
-    assert found == threshold
+    by_split = {name: np.array(_LOW) for name in ("author", "domain", "shape")} | {split: np.array(probabilities)}
+    assert _threshold(table, _labels(table), by_split) == threshold
 
 
 def test_no_threshold_is_an_error_and_not_a_guess():
     pairs = tuple(Source(f"cal-{n}", "d", "en", "near-miss", "a", "b") for n in range(4))
     table = Table(pairs, (), np.zeros((4, len(NAMES))))
-    sure = np.ones(4)
     with pytest.raises(ValueError, match="no threshold"):
-        _threshold(table, _labels(table), {"author": sure, "domain": sure})
+        _threshold(table, _labels(table), dict.fromkeys(("author", "domain", "shape"), np.ones(4)))
