@@ -1,7 +1,7 @@
 """Cross-validate by author, domain and shape of near-miss, and choose the thresholds.
 
-The threshold of SAME is the one that the worst of either author group, all domains together and all shapes together allows.
-It was chosen on these figures: they flatter it.
+The threshold of SAME is the one that the worst of either author group, all domains together and all shapes together
+allows. It was chosen on these figures: they flatter it.
 """
 
 from __future__ import annotations
