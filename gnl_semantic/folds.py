@@ -306,5 +306,5 @@ def _reading(source: str, text: str) -> Reading:
     return Reading(source, text, found, by_value, letters, fold_key(by_value))
 
 
-_remembered = lru_cache(maxsize=4_096)(_read)
+_remembered = lru_cache(maxsize=8_192)(_read)
 _REMEMBERED_LENGTH = 256
