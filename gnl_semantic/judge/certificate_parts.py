@@ -17,7 +17,9 @@ def _zoned(text: str) -> str:
 
 Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Pairs = Annotated[int, Field(ge=0, le=1_000_000)]
+"""Pairs of one exam: bounded, since the check of 'certified' sums over them."""
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Time = Annotated[str, AfterValidator(_zoned)]
 """ISO 8601 with a zone."""
@@ -37,8 +39,8 @@ class CertifiedRate(Part):
     The bound is Clopper and Pearson's: of recall over all pairs put, of false alarms over the answered ones alone.
     """
 
-    k: Count
-    n: Count
+    k: Pairs
+    n: Pairs
     low: Share
     high: Share
     bound: Share
@@ -79,12 +81,12 @@ class CertifiedDifference(Part):
 class CertifiedCounts(Part):
     """Answers to the pairs of one label, by kind."""
 
-    same: Count = 0
-    different: Count = 0
-    unsure: Count = 0
-    unparsed: Count = 0
-    error: Count = 0
-    timeout: Count = 0
+    same: Pairs = 0
+    different: Pairs = 0
+    unsure: Pairs = 0
+    unparsed: Pairs = 0
+    error: Pairs = 0
+    timeout: Pairs = 0
 
     @property
     def answered(self) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from gnl_fixtures import FixtureSet
 from gnl_qualify.errors import TranscriptMismatchError
 from gnl_qualify.evaluation import questions_for, report_of
-from gnl_qualify.issue import MAX_VALID_DAYS, issue_certificate
+from gnl_qualify.issue import issue_certificate
+from gnl_qualify.limits import MAX_VALID_DAYS
 from gnl_qualify.looks import sitting_number
 from gnl_qualify.plan import Question
 from gnl_qualify.sample import limited

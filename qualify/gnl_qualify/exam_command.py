@@ -14,6 +14,7 @@ import click
 
 from gnl_core.errors import GnlError, MissingExtraError
 from gnl_qualify.inputs import is_file, load, paths
+from gnl_qualify.limits import MAX_REPEATS, MAX_VALID_DAYS
 from gnl_qualify.status import FAILED, INTERRUPTED, PASSED, PROGRAM, USAGE
 from gnl_qualify.terminal import complain, plain, tell
 
@@ -54,7 +55,7 @@ _OPTIONS = (
     ),
     click.option(
         "--repeats",
-        type=click.IntRange(0, 100),
+        type=click.IntRange(0, MAX_REPEATS),
         default=1,
         show_default=True,
         help="How often to ask them again; 0: never.",
@@ -67,7 +68,7 @@ _OPTIONS = (
         help="Pairs to put in reverse order; 0: none.",
     ),
     click.option("--list", "listed", type=click.IntRange(min=0), default=20, show_default=True, help="Pairs to list."),
-    click.option("--valid-days", type=click.IntRange(1, 3650), help="Write an expiry into the certificate."),
+    click.option("--valid-days", type=click.IntRange(1, MAX_VALID_DAYS), help="Write an expiry into the certificate."),
     click.option("--key-env", metavar="NAME", help="Environment variable that holds the server's key."),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Longest answer of a server's model."),
     click.option("--extra-body", metavar="JSON", help="Further fields of a request to a server, as a JSON object."),

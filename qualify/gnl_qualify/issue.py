@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
+from gnl_qualify.limits import MAX_VALID_DAYS
 from gnl_reports.model import Bar, Clustered, ExamReport, Flips, Group, Paired
 from gnl_semantic.judge.certificate import CERTIFICATE_VERSION, Certificate
 from gnl_semantic.judge.certificate_parts import (
@@ -18,8 +19,6 @@ from gnl_semantic.judge.certificate_parts import (
     CertifiedLatency,
     CertifiedRate,
 )
-
-MAX_VALID_DAYS = 3650
 
 
 def issue_certificate(report: ExamReport, *, valid_days: int | None = None) -> Certificate:

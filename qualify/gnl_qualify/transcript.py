@@ -22,6 +22,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from gnl_qualify.errors import TranscriptError, TranscriptMismatchError
+from gnl_qualify.limits import MAX_REPEATS
 from gnl_qualify.plan import QuestionId, Round
 from gnl_semantic.judge.verdict import Verdict
 
@@ -31,8 +32,6 @@ except ImportError:  # Windows has no flock; there two exams into one transcript
     fcntl = None  # type: ignore[assignment]
 
 FORMAT_VERSION = 1
-MAX_REPEATS = 100
-"""How often a pair may be asked again."""
 MAX_ANSWER = 20_000
 """Characters kept of one answer; a longer one is cut, and is no verdict by then."""
 

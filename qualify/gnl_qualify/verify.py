@@ -14,7 +14,8 @@ from gnl_core.errors import NotCanonicalError
 from gnl_fixtures import FixtureSet, load_shipped
 from gnl_qualify.errors import TranscriptError
 from gnl_qualify.evaluation import questions_for, report_of
-from gnl_qualify.issue import MAX_VALID_DAYS, stated
+from gnl_qualify.issue import stated
+from gnl_qualify.limits import MAX_VALID_DAYS
 from gnl_qualify.plan import Question
 from gnl_qualify.sample import limited
 from gnl_qualify.transcript import Header, Transcript, read_transcript
