@@ -1,0 +1,343 @@
+"""Every key of the journal: the only place where one is spelt or parsed.
+
+A key is a tuple of segments. Encoded, a segment keeps [A-Za-z0-9._~:-] and writes every other byte of its UTF-8 as %XX;
+segments are joined with '/'. A prefix is whole segments: the row at it, and the range [p + '/', p + '0'), since '0'
+follows '/' in ASCII. So 'r-1' is no prefix of 'r-10', and no character of an id is a wildcard anywhere.
+
+===========================================  ======================================================================
+key                                          what stands there
+===========================================  ======================================================================
+run/<root>/req/lock                          who drives the request; its version is the fence that each batch expects
+run/<root>/req/beat                          last sign of life of the driver
+run/<root>/req/canceled                      the request was canceled
+run/<root>/req/condemned                     its effects are being undone
+run/<root>/req/taint                         the first untrusted content that entered it
+run/<root>/<part>/head                       status, times, who and what: the run as lists show it; its outcome
+run/<root>/<part>/input                      the frozen request
+run/<root>/<part>/model/<step>               one model step: response, and request as a splice on the step before
+run/<root>/<part>/msg/<hash>                 a message that no other record yields
+run/<root>/<part>/body/<hash>                tools, settings or system prompt of a request, once each
+run/<root>/<part>/tool/<step>/<position>     one tool call
+run/<root>/<part>/args/<tool>/<hash>         the same, keyed by its arguments within the run
+run/<root>/<part>/answer/<call>/<kind>/<n>   a person's answer to the question that attempt n asked
+run/<root>/<part>/evidence/<call>/<n>        what a body returned after its call had been given up
+run/<root>/<part>/nudge/<tool>/<source>/<hash>  the model was asked once to reconsider
+run/<root>/<part>/incident/<call>/<source>/<action>  something that an operator may want to read
+run/<root>/<part>/comp/<call>                the undoing of one effect
+run/<root>/<part>/claim/<step>               exclusive claim on one model step
+run/<root>/<part>/cfg/model                  which candidate of a fallback chain won
+xrun/args/<tool>/<hash>                      a tool call keyed by its arguments across runs
+xthr/<thread>/args/<tool>/<hash>             the same within one conversation
+thread/<thread>/taint                        untrusted content that entered the conversation
+ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
+ix/ask/<t13>/<root>/<part>/<call>            questions that wait for a person
+===========================================  ======================================================================
+
+<part> is '~' for the root run and the child's id for a sub-agent's. Ids compare as bytes: nothing here normalises,
+since two spellings that look alike are two ids (hashes of arguments normalise, keys never do). Nothing may rely on the
+order between siblings, except fields made for it: steps have 6 digits, positions 3, milliseconds 13.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from gnl_core.errors import IdInvalidError
+from gnl_core.journal.port import Key
+
+ROOT = "~"
+"""The part of a request that is the root run itself."""
+
+MAX_ID = 512
+"""Most characters of a run, thread, resource or agent id."""
+
+MAX_ENCODED_ID = 1_024
+"""Most bytes of an id in its encoded form."""
+
+MAX_KEY = 2_048
+"""Most bytes of an encoded key: a btree entry of Postgres holds 2,704."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~:-]+")
+_CALL = re.compile(r"s(0|[1-9][0-9]{0,5})p(0|[1-9][0-9]{0,2})")
+_RESERVED_PREFIXES = ("agent:", "wf:", "net:", "batch:")
+_RESERVED_ROOTS = frozenset(
+    (
+        "mem",
+        "xthr",
+        "xid",
+        "xrun",
+        "om",
+        "thread",
+        "lesson",
+        "sugg",
+        "suggstats",
+        "org",
+        "res",
+        "resthr",
+        "idem",
+        "wfrun",
+    )
+)
+
+Index = Literal["status", "agent", "res", "thr"]
+
+
+# Encoding ----------------------------------------------------------------------------------------------------------
+
+
+def encode_segment(segment: str) -> str:
+    """Return the text of one segment.
+
+    Raises:
+        IdInvalidError: It is empty, or holds a lone surrogate, which has no UTF-8.
+    """
+    if _PLAIN.fullmatch(segment):
+        return segment
+    if not segment:
+        raise IdInvalidError("a key's segment is empty")
+    try:
+        data = segment.encode()
+    except UnicodeEncodeError:
+        raise IdInvalidError(f"{segment!r} holds a lone surrogate, which has no UTF-8 form") from None
+    return "".join(chr(b) if _PLAIN.fullmatch(chr(b)) else f"%{b:02X}" for b in data)
+
+
+def encode(key: Key) -> str:
+    """Return the text of a key, at most `MAX_KEY` bytes.
+
+    Raises:
+        IdInvalidError: A segment is empty or has no UTF-8 form, or the key is too long.
+    """
+    text = "/".join([segment if _PLAIN.fullmatch(segment) else encode_segment(segment) for segment in key])
+    if len(text) > MAX_KEY:
+        raise IdInvalidError(f"the key {text[:60]}… has {len(text)} bytes encoded, at most {MAX_KEY} are possible")
+    return text
+
+
+def decode(text: str) -> Key:
+    """Return the key of an encoded text.
+
+    Raises:
+        ValueError: No key is spelt like this (`encode(decode(text))` would differ).
+    """
+    key = tuple(unquote_to_bytes(part).decode() if "%" in part else part for part in text.split("/"))
+    if encode(key) != text:
+        raise ValueError(f"{text!r} is not the spelling of a key")
+    return key
+
+
+def prefix_range(prefix: Key) -> tuple[str, str, str]:
+    """Return the encoded prefix, and the range [low, high) of every key below it."""
+    text = encode(prefix)
+    return text, text + "/", text + "0"
+
+
+# Ids ---------------------------------------------------------------------------------------------------------------
+
+
+def check_id(what: str, value: object) -> str:
+    """Return an id that may become a segment.
+
+    Args:
+        what: Its name for the message, for instance 'run_id'.
+        value: The id; callers and models send it, so it may be anything.
+
+    Raises:
+        IdInvalidError: No str, empty, over 512 characters or 1,024 encoded bytes, or holding white space, control
+            characters or lone surrogates.
+    """
+    if not isinstance(value, str) or not value:
+        raise IdInvalidError(f"{what} is {value!r}, must be a non-empty str")
+    if len(value) > MAX_ID:
+        raise IdInvalidError(f"{what} has {len(value)} characters, at most {MAX_ID} are possible")
+    for position, character in enumerate(value):
+        if character.isspace() or unicodedata.category(character) in ("Cc", "Cs"):
+            raise IdInvalidError(
+                f"{what} {value[:60]!r} holds white space or a control character at {position}; "
+                "use letters, digits, . _ ~ : -"
+            )
+    length = len(encode_segment(value))
+    if length > MAX_ENCODED_ID:
+        raise IdInvalidError(f"{what} has {length} bytes encoded, at most {MAX_ENCODED_ID} are possible")
+    return value
+
+
+def check_run_id(value: object) -> str:
+    """Return a run id that a caller may choose.
+
+    Raises:
+        IdInvalidError: As `check_id`; or its first segment (up to ':') is a name the runtime keeps for itself.
+    """
+    run_id = check_id("run_id", value)
+    root = run_id.partition(":")[0]
+    if run_id.startswith(_RESERVED_PREFIXES) or (":" in run_id and root in _RESERVED_ROOTS) or root.startswith("__"):
+        raise IdInvalidError(
+            f"run_id {run_id[:60]!r} begins with {root + ':' if ':' in run_id else '__'}, which the runtime keeps for "
+            "itself; put a word of your own in front"
+        )
+    return run_id
+
+
+def child_id(root: str, parent_part: str, call: str) -> str:
+    """Return the id of the run that a sub-agent's call drives: of constant length at any depth, its root readable."""
+    parent = root if parent_part == ROOT else parent_part
+    text = json.dumps([parent, call], ensure_ascii=False, separators=(",", ":"))
+    return f"agent:{root}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def split_run_id(run_id: str) -> tuple[str, str]:
+    """Return (root, part) of a run id: ('order-1', '~') of a root's, ('order-1', 'agent:order-1:…') of a child's."""
+    if run_id.startswith("agent:"):
+        root = run_id[len("agent:") :].rpartition(":")[0]
+        if root:
+            return root, run_id
+    return run_id, ROOT
+
+
+def run_id_of(root: str, part: str) -> str:
+    """Return the id of the run that is this part of the request."""
+    return root if part == ROOT else part
+
+
+def call_id(step: int, position: int) -> str:
+    """Return our id of a tool call: known at the first delta, independent of what a provider sends."""
+    return f"s{step}p{position}"
+
+
+def parse_call_id(text: str) -> tuple[int, int] | None:
+    """Return (step, position) of one of our call ids, None where the text is none."""
+    match = _CALL.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+# Families ----------------------------------------------------------------------------------------------------------
+
+
+def request(root: str) -> Key:
+    """Everything of one request: one scan loads it, one delete erases it."""
+    return ("run", root)
+
+
+def lock(root: str) -> Key:
+    """Who drives the request."""
+    return ("run", root, "req", "lock")
+
+
+def beat(root: str) -> Key:
+    """Last sign of life of the driver."""
+    return ("run", root, "req", "beat")
+
+
+def canceled(root: str) -> Key:
+    """Set once the request is canceled."""
+    return ("run", root, "req", "canceled")
+
+
+def condemned(root: str) -> Key:
+    """Set once the request's effects are being undone."""
+    return ("run", root, "req", "condemned")
+
+
+def taint(root: str) -> Key:
+    """First untrusted content of the request."""
+    return ("run", root, "req", "taint")
+
+
+def thread_taint(thread: str) -> Key:
+    """First untrusted content of a conversation."""
+    return ("thread", thread, "taint")
+
+
+def head(root: str, part: str = ROOT) -> Key:
+    """The run as lists show it."""
+    return ("run", root, part, "head")
+
+
+def input_of(root: str, part: str = ROOT) -> Key:
+    """The frozen request."""
+    return ("run", root, part, "input")
+
+
+def model(root: str, part: str, step: int) -> Key:
+    """One model step."""
+    return ("run", root, part, "model", f"{step:06d}")
+
+
+def message(root: str, part: str, digest: str) -> Key:
+    """A message that no other record yields."""
+    return ("run", root, part, "msg", digest)
+
+
+def body(root: str, part: str, digest: str) -> Key:
+    """Tools, settings or system prompt of a request."""
+    return ("run", root, part, "body", digest)
+
+
+def tool(root: str, part: str, step: int, position: int) -> Key:
+    """One tool call."""
+    return ("run", root, part, "tool", f"{step:06d}", f"{position:03d}")
+
+
+def args(root: str, part: str, tool_name: str, digest: str) -> Key:
+    """A tool call keyed by its arguments within one run."""
+    return ("run", root, part, "args", tool_name, digest)
+
+
+def xrun_args(tool_name: str, digest: str) -> Key:
+    """A tool call keyed by its arguments across runs."""
+    return ("xrun", "args", tool_name, digest)
+
+
+def xthr_args(thread: str, tool_name: str, digest: str) -> Key:
+    """A tool call keyed by its arguments within one conversation."""
+    return ("xthr", thread, "args", tool_name, digest)
+
+
+def answer(root: str, part: str, call: str, kind: str, attempt: int) -> Key:
+    """A person's answer to one question."""
+    return ("run", root, part, "answer", call, kind, f"{attempt:03d}")
+
+
+def evidence(root: str, part: str, call: str, attempt: int) -> Key:
+    """What a body returned after its call had been given up."""
+    return ("run", root, part, "evidence", call, f"{attempt:03d}")
+
+
+def nudge(root: str, part: str, tool_name: str, source: str, digest: str) -> Key:
+    """The model was asked once to reconsider."""
+    return ("run", root, part, "nudge", tool_name, source, digest)
+
+
+def incident(root: str, part: str, call: str, source: str, action: str) -> Key:
+    """Something that an operator may want to read."""
+    return ("run", root, part, "incident", call, source, action)
+
+
+def compensation(root: str, part: str, call: str) -> Key:
+    """The undoing of one effect."""
+    return ("run", root, part, "comp", call)
+
+
+def model_claim(root: str, part: str, step: int) -> Key:
+    """Exclusive claim on one model step."""
+    return ("run", root, part, "claim", f"{step:06d}")
+
+
+def winner(root: str, part: str) -> Key:
+    """Which candidate of a fallback chain won."""
+    return ("run", root, part, "cfg", "model")
+
+
+def index(name: Index, value: str, at: int, root: str) -> Key:
+    """A root run under one of its attributes, by the time of its last status change."""
+    return ("ix", name, value, f"{at:013d}", root)
+
+
+def ask(at: int, root: str, part: str, call: str) -> Key:
+    """A question that waits for a person."""
+    return ("ix", "ask", f"{at:013d}", root, part, call)
