@@ -1,0 +1,1 @@
+"""Models: the messages, the port, names of the form 'provider/model', fallback chains, and the providers."""
