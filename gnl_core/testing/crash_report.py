@@ -1,0 +1,149 @@
+"""What a crash test found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Outcome = Literal["completed", "settled", "waiting", "stuck"]
+"""'completed': without anybody. 'settled': after a person had answered what was in doubt. 'waiting': a named question
+is open and listed. 'stuck': none of these, whatever was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointResult:
+    """One point of the matrix.
+
+    Attributes:
+        faults: What went wrong, in order: 'kill after write 3'.
+        where: What the first of them hit.
+        struck: Whether every fault was reached.
+        outcome: How the run ended.
+        effects: Effects by call, counted in the log outside the journal.
+        doubts: Questions of kind 'in_doubt' that were asked.
+        processes: How many processes drove the run.
+        error: The last error; '' where there was none.
+        folder: Where the journal and the log still are, of a result that is a fault; else ''.
+    """
+
+    faults: tuple[str, ...]
+    where: str
+    struck: bool
+    outcome: Outcome
+    effects: Mapping[str, int]
+    doubts: tuple[str, ...] = ()
+    processes: int = 0
+    error: str = ""
+    folder: str = ""
+
+    @property
+    def most(self) -> int:
+        """Effects of the call that had most of them."""
+        return max(self.effects.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashReport:
+    """The kill matrix of one scenario.
+
+    Attributes:
+        scenario: Its name.
+        writes: Writes of the undisturbed run.
+        effects: Effects of the undisturbed run, by call.
+        results: One result a point.
+        seconds: How long it took.
+    """
+
+    scenario: str
+    writes: int
+    effects: Mapping[str, int]
+    results: tuple[PointResult, ...]
+    seconds: float
+
+    @property
+    def points(self) -> int:
+        """Points tried."""
+        return len(self.results)
+
+    @property
+    def struck(self) -> int:
+        """Points whose every fault was reached. Parallel calls can end a run earlier than its first pass did."""
+        return sum(result.struck for result in self.results)
+
+    @property
+    def max_effects(self) -> int:
+        """The largest number of effects that any one call ever had, the undisturbed run included."""
+        return max([*self.effects.values(), *(result.most for result in self.results)], default=0)
+
+    @property
+    def min_effects(self) -> int:
+        """The smallest number of effects of a call of the undisturbed run, over the runs that came to an end."""
+        ended = [result.effects for result in self.results if result.outcome in ("completed", "settled")]
+        return min((effects.get(key, 0) for effects in [self.effects, *ended] for key in self.effects), default=0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no call had more than one effect and no run was left without a way out."""
+        return self.max_effects <= 1 and self.count("stuck") == 0
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many runs ended so."""
+        return sum(result.outcome == outcome for result in self.results)
+
+    def faulty(self) -> tuple[PointResult, ...]:
+        """Return the results that are a fault of the runtime or of the scenario."""
+        return tuple(result for result in self.results if result.most > 1 or result.outcome == "stuck")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report for programs."""
+        return {
+            "scenario": self.scenario,
+            "ok": self.ok,
+            "writes": self.writes,
+            "effects": dict(self.effects),
+            "points": self.points,
+            "struck": self.struck,
+            "max_effects": self.max_effects,
+            "min_effects": self.min_effects,
+            "completed": self.count("completed"),
+            "settled": self.count("settled"),
+            "waiting": self.count("waiting"),
+            "stuck": self.count("stuck"),
+            "seconds": round(self.seconds, 3),
+            "results": [asdict(result) for result in self.results],
+        }
+
+    def text(self) -> str:
+        """Return the report as a table for a terminal, without a final newline."""
+        rows = [
+            ("an undisturbed run", f"{self.writes} writes, {sum(self.effects.values())} effects"),
+            ("points tried", f"{self.points}, {self.struck} of them reached"),
+            ("most effects of one call", str(self.max_effects)),
+            ("fewest effects of one call", str(self.min_effects)),
+            ("runs that ended by themselves", str(self.count("completed"))),
+            ("runs that a person settled", str(self.count("settled"))),
+            ("runs that wait for a person", str(self.count("waiting"))),
+            ("runs without a way out", str(self.count("stuck"))),
+            ("time", f"{self.seconds:.1f} s"),
+        ]
+        lines = [f"crash test of {self.scenario}: {'passed' if self.ok else 'FAILED'}"]
+        lines += [f"  {name:<30} {value}" for name, value in rows]
+        for result in self.faulty()[:_SHOWN]:
+            calls = ", ".join(f"{key}: {count}" for key, count in result.effects.items()) or "no effects"
+            lines.append(f"  {result.outcome}: {', then '.join(result.faults)} ({result.where}); {calls}")
+            if result.error:
+                lines.append(f"    {result.error}")
+            if result.folder:
+                lines.append(f"    kept in {result.folder}")
+        if len(self.faulty()) > _SHOWN:
+            lines.append(f"  and {len(self.faulty()) - _SHOWN} more")
+        return "\n".join(lines)
+
+
+_SHOWN = 10
+
+
+def result_from_json(value: Mapping[str, Any]) -> PointResult:
+    """Return the result that a worker process sent."""
+    return PointResult(**{**value, "faults": tuple(value["faults"]), "doubts": tuple(value["doubts"])})
