@@ -1,0 +1,271 @@
+"""What a batch means, without a store: its operations made ready to write, and the check of their conditions.
+
+Stores differ in how they find rows and write them. What refuses a batch, what counts as done already, and what a counter
+comes to are decided here, so that no two stores can disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gnl_core import keys
+from gnl_core.errors import ConfigError, IdInvalidError
+from gnl_core.journal.port import Add, Create, Delete, Expect, JsonValue, Key, Op, Put, Replace
+from gnl_core.journal.values import size_of, to_text
+
+Kind = Literal["create", "keep", "replace", "put", "delete", "add", "expect"]
+Stamp: TypeAlias = tuple[int, int]
+"""(version, batch tag) of a present row."""
+
+MAX_TAG = (1 << 63) - 1
+"""Largest tag of a batch."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One operation, its value in the form that is written.
+
+    Attributes:
+        kind: What it does; 'keep' is a `Create` that leaves a present row alone.
+        name: The encoded key.
+        key: The key.
+        want: Version that `Replace`, `Delete` and `Expect` ask for; None where they ask for none.
+        text: JSON text to write.
+        blob: Bytes to write beside it.
+        by: What an `Add` adds.
+        size: Bytes of text and blob.
+    """
+
+    kind: Kind
+    name: str
+    key: Key
+    want: int | str | None = None
+    text: str = ""
+    blob: bytes | None = None
+    by: Mapping[str, int] | None = None
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Ruling:
+    """What the rows found say about a batch.
+
+    Attributes:
+        refused: Index of the first operation whose condition fails; -1 where none does.
+        resent: Version under which this very batch was written before; 0 where it was not.
+        kept: Indexes of the creates that met a row and leave it alone.
+        sums: Counters after each `Add`, by encoded key.
+    """
+
+    refused: int = -1
+    resent: int = 0
+    kept: tuple[int, ...] = ()
+    sums: dict[str, dict[str, int]] | None = None
+
+    def counters(self, steps: Sequence[Step]) -> dict[Key, dict[str, int]]:
+        """Return the sums by key, as `Applied` shows them."""
+        sums = self.sums
+        return {} if sums is None else {step.key: sums[step.name] for step in steps if step.name in sums}
+
+
+def name_of(key: Key) -> str:
+    """Return the encoded form of a row's key.
+
+    Raises:
+        IdInvalidError: It has no segment, or one that cannot be spelt.
+        TypeError: It is no tuple of str.
+    """
+    if type(key) is not tuple:
+        raise TypeError(f"a key is a tuple of segments, not {key!r}")
+    if not key:
+        raise IdInvalidError("a row's key has at least one segment")
+    return keys.encode(key)
+
+
+def prepare(ops: Sequence[Op], batch: int) -> list[Step]:
+    """Return the operations made ready, their values copied into text. Nothing has been asked of the store yet.
+
+    Raises:
+        ValueError: A key stands in two writing operations or two `Expect`, a value or the tag is none.
+        TypeError: An operation, a blob or a value has another type than it may.
+        IdInvalidError: A key cannot be spelt.
+    """
+    if type(batch) is not int or not 0 <= batch <= MAX_TAG:
+        raise ValueError(f"the batch tag is {batch!r}, must be an int of 63 bits: take it from new_batch()")
+    steps = [_step(op) for op in ops]
+    written: set[str] = set()
+    expected: set[str] = set()
+    for step in steps:
+        seen = expected if step.kind == "expect" else written
+        if step.name in seen:
+            which = "Expect" if step.kind == "expect" else "writing operation"
+            raise ValueError(f"the key {step.name} stands in more than one {which} of a batch")
+        seen.add(step.name)
+    return steps
+
+
+def _step(op: Op) -> Step:
+    kind = type(op)
+    name = name_of(op.key)
+    if kind is Expect:
+        return Step("expect", name, op.key, want=_version(op, "absent", "present"))
+    if kind is Delete:
+        return Step("delete", name, op.key, want=None if op.version is None else _version(op))  # type: ignore[union-attr] # a Delete
+    if kind is Add:
+        return Step("add", name, op.key, by=_increments(op))
+    if kind not in (Create, Replace, Put):
+        raise TypeError(f"{op!r} is no operation of a batch")
+    text = to_text(op.key, op.value)  # type: ignore[union-attr] # one of the three
+    blob = op.blob  # type: ignore[union-attr] # one of the three
+    size = size_of(text)
+    if blob is not None:
+        if not isinstance(blob, bytes | bytearray | memoryview):
+            raise TypeError(f"the blob for {name} is {type(blob).__name__}, must be bytes")
+        blob = bytes(blob)
+        size += len(blob)
+    if kind is Create:
+        if op.if_present not in ("abort", "keep"):  # type: ignore[union-attr] # a Create
+            raise ValueError(f"if_present of the Create for {name} must be 'abort' or 'keep'")
+        return Step("keep" if op.if_present == "keep" else "create", name, op.key, None, text, blob, None, size)  # type: ignore[union-attr] # a Create
+    want = _version(op) if kind is Replace else None
+    return Step("replace" if kind is Replace else "put", name, op.key, want, text, blob, None, size)
+
+
+def _version(op: Op, *words: str) -> int | str:
+    version: object = op.version  # type: ignore[union-attr] # only called for operations that have one
+    if isinstance(version, str) and version in words:
+        return version
+    if type(version) is not int:
+        raise TypeError(
+            f"the version {version!r} for {'/'.join(op.key)} must be an int{' or one of ' if words else ''}"
+            f"{', '.join(words)}"
+        )
+    return version
+
+
+def _increments(op: Op) -> dict[str, int]:
+    by = dict(op.by)  # type: ignore[union-attr] # an Add
+    for field, number in by.items():
+        if not isinstance(field, str) or not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(
+                f"the Add for {'/'.join(op.key)} adds {number!r} to {field!r}; it adds ints to named fields"
+            )
+    to_text(op.key, by)
+    return by
+
+
+def rule(steps: Sequence[Step], present: Mapping[str, Stamp], tag: int, value_of: Callable[[str], JsonValue]) -> Ruling:
+    """Check the conditions of a batch, in the order given.
+
+    A batch of which any row carries its own tag has been written before, whole: whatever else its conditions say now,
+    it is done, and writing it again could undo what others wrote since.
+
+    Args:
+        steps: The batch.
+        present: Version and tag of each of its rows that is there.
+        tag: Its tag.
+        value_of: Reads the value of a present row, for counters.
+    """
+    again = 0
+    for step in steps:
+        if step.kind != "expect":
+            row = present.get(step.name)
+            if row is not None and row[1] == tag:
+                again = row[0]
+    kept: list[int] = []
+    sums: dict[str, dict[str, int]] | None = None
+    for index, step in enumerate(steps):
+        row = present.get(step.name)
+        kind = step.kind
+        if kind == "keep":
+            if row is not None and row[1] != tag:
+                kept.append(index)
+        elif kind == "add":
+            total = _sum(step, value_of(step.name) if row is not None else {}, again=bool(again))
+            if total is not None:
+                if sums is None:
+                    sums = {}
+                sums[step.name] = total
+            elif not again:
+                return Ruling(refused=index)
+        elif not again and not _holds(kind, step.want, row):
+            return Ruling(refused=index)
+    return Ruling(resent=again, kept=tuple(kept), sums=sums)
+
+
+def _holds(kind: Kind, want: int | str | None, row: Stamp | None) -> bool:
+    if kind == "create" or want == "absent":
+        return row is None
+    if want is None:
+        return True
+    return row is not None and want in ("present", row[0])
+
+
+def _sum(step: Step, value: JsonValue, *, again: bool) -> dict[str, int] | None:
+    if not isinstance(value, dict) or not all(type(number) is int for number in value.values()):
+        return None
+    total: dict[str, int] = dict(value)  # type: ignore[arg-type] # checked above
+    if not again and step.by:
+        for field, number in step.by.items():
+            total[field] = total.get(field, 0) + number
+    return total
+
+
+def check_page(limit: int, max_bytes: int, newer_than: int) -> None:
+    """Check the bounds of a scan.
+
+    Raises:
+        ValueError: One is out of range.
+    """
+    if type(limit) is not int or limit < 1:
+        raise ValueError(f"limit is {limit!r}, must be at least 1")
+    if type(max_bytes) is not int or max_bytes < 1:
+        raise ValueError(f"max_bytes is {max_bytes!r}, must be at least 1")
+    if type(newer_than) is not int:
+        raise ValueError(f"newer_than is {newer_than!r}, must be a version")
+
+
+def check_org(org: str) -> str:
+    """Return the name of an organisation that a journal may be scoped to.
+
+    Raises:
+        IdInvalidError: As `keys.check_id`.
+    """
+    return keys.check_id("org", org)
+
+
+def refuse_scope(what: str) -> ConfigError:
+    """Return the error of asking a scoped journal for what only the whole store has."""
+    return ConfigError(f"{what} is asked of a journal that is scoped already; ask the storage's own journal")
+
+
+def after_name(name: str) -> str:
+    """Return a text that sorts after `name` and before every longer key: '!' precedes all characters of a key."""
+    return name + "!"
+
+
+END = "\x7f"
+"""Sorts after every key."""
+
+
+def bounds(prefix: Key, after: Key | None, *, reverse: bool) -> tuple[str | None, str, str]:
+    """Return what a scan has to read: the row at the prefix, if it is still due, and the range [low, high) below it.
+
+    Raises:
+        IdInvalidError: A segment cannot be spelt.
+    """
+    if type(prefix) is not tuple:
+        raise TypeError(f"a prefix is a tuple of segments, not {prefix!r}")
+    own: str | None
+    if prefix:
+        own, low, high = keys.prefix_range(prefix)
+    else:
+        own, low, high = None, "", END
+    if after is None:
+        return own, low, high
+    name = name_of(after)
+    if reverse:
+        return (own if own is not None and own < name else None), low, min(high, name)
+    return (own if own is not None and own > name else None), max(low, after_name(name)), high
