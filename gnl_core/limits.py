@@ -180,7 +180,7 @@ class Timeouts:
     def __post_init__(self) -> None:
         for name in ("model_step", "tool", "claim_ttl"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+            if value is not None and (_finite(value) or 0) <= 0:
                 raise ConfigError(f"Timeouts.{name} is {value!r}, must be a finite number of seconds above 0")
         if self.tool is not None and self.claim_ttl is not None and self.claim_ttl <= self.tool:
             raise ConfigError(
@@ -297,14 +297,22 @@ def _exceeded(name: str, used: float, limit: float, what: str) -> RunLimitExceed
 # Validation --------------------------------------------------------------------------------------------------------
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+def _finite(value: object) -> float | None:
+    """Return a number as a finite float, None for anything else."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # an int beyond floats; a signalling NaN
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _money(name: str, value: object) -> float:
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool) or not 0 <= value < math.inf:
+    number = _finite(value)
+    if number is None or number < 0:
         raise ConfigError(f"{name} is {value!r}, must be a finite number of USD, at least 0")
-    return float(value)
+    return number
 
 
 def _count(name: str, value: object, *, least: int) -> None:
