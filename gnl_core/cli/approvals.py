@@ -1,0 +1,176 @@
+"""`gnl approvals`: questions that wait for a person, and the answers."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gnl_core.approvals import MISSING, Answer, Interrupt
+from gnl_core.cli.database import db_option, json_option, require_run, with_journal
+from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
+from gnl_core.journal.port import Journal
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_NONE_OPEN = "nothing waits for a person"
+
+
+@click.group()
+def approvals() -> None:
+    """Questions that wait for a person, and the answers to them."""
+
+
+@approvals.command("list")
+@click.argument("run", required=False)
+@db_option
+@json_option
+def list_(run: str | None, db: Path, as_json: bool) -> None:
+    """List open questions: of the whole journal, or of RUN and its sub-agents.
+
+    Calls that a killed program left in doubt are among them. Exit status: 0; 2 no such run.
+    """
+
+    async def read(journal: Journal) -> tuple[list[Interrupt], int]:
+        from gnl_core import list_interrupts  # noqa: PLC0415
+
+        if run is not None:
+            await require_run(journal, run)
+        return list(await list_interrupts(journal, run)), await journal.now()
+
+    questions, now = with_journal(db, read)
+    if as_json:
+        tell_json([question.to_json() for question in questions])
+        return
+    for question in questions:
+        tell_question(question, now)
+    if not questions:
+        complain(_NONE_OPEN)
+
+
+def tell_question(question: Interrupt, now: int) -> None:
+    """Write one question on three lines."""
+    tell(plain(question.question))
+    tell(f"  {plain(question.tool_name)}({short(dict(question.args))})")
+    tell(f"  {plain(question.kind)}, asked {age(question.asked_at, now)} ago: {short(question.reason)}")
+
+
+def _answering(command: Command) -> Command:
+    for decorate in (
+        json_option,
+        db_option,
+        click.option("--reason", metavar="TEXT", help="Why; the model reads it when the answer is no."),
+        click.option("--actor", metavar="NAME", help="Who answers. [default: the login name]"),
+        click.argument("call", required=False),
+        click.argument("question"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@approvals.command()
+@_answering
+def approve(**options: Any) -> None:
+    """Let a call run: QUESTION is '<run>/<call>/<kind>/<attempt>' as the list shows it.
+
+    RUN CALL does where that names exactly one question. A call in doubt runs again, once. Nothing runs now: resume the
+    run for that. Exit status: 0 recorded, 2 no such question, or decided otherwise before.
+    """
+    _answer(approved=True, output=MISSING, **options)
+
+
+@approvals.command()
+@_answering
+def deny(**options: Any) -> None:
+    """Forbid a call: QUESTION is '<run>/<call>/<kind>/<attempt>' as the list shows it.
+
+    RUN CALL does where that names exactly one question. Exit status: 0 recorded, 2 no such question, or decided
+    otherwise before.
+    """
+    _answer(approved=False, output=MISSING, **options)
+
+
+@approvals.command()
+@_answering
+@click.option("--result", required=True, metavar="JSON", help="What the call came to: JSON, or @FILE that holds it.")
+def settle(result: str, **options: Any) -> None:
+    """Record what a call in doubt is known to have come to: it counts as done, with this result, and never runs again.
+
+    QUESTION is '<run>/<call>/in_doubt/<attempt>' as the list shows it, or RUN CALL. Exit status: 0 recorded, 2 no such
+    question, or decided otherwise before.
+    """
+    _answer(approved=False, output=_json(result), **options)
+
+
+def _json(text: str) -> Any:
+    try:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        return json.loads(text, parse_constant=_no_constant)
+    except OSError as error:
+        raise click.UsageError(f"--result {text}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--result is no JSON ({error}); a text stands in quotes: '\"done\"'") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _answer(
+    *,
+    approved: bool,
+    output: Any,
+    question: str,
+    call: str | None,
+    actor: str | None,
+    reason: str | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    who = actor if actor is not None else login_name()
+
+    async def decide_it(journal: Journal) -> tuple[str, Answer]:
+        from gnl_core import decide  # noqa: PLC0415
+
+        name = question if call is None else await _only_question(journal, question, call)
+        return name, await decide(journal, name, approved, actor=who, reason=reason, output=output)
+
+    name, answer = with_journal(db, decide_it, write=True)
+    if as_json:
+        tell_json({"question": name, **answer.to_json()})
+    else:
+        what = "approved" if approved else "denied" if output is MISSING else "settled"
+        tell(f"{what} {plain(name)}")
+    complain(f"answered as {answer.actor or who}; resume the run to go on")
+
+
+async def _only_question(journal: Journal, run: str, call: str) -> str:
+    from gnl_core import list_interrupts  # noqa: PLC0415
+    from gnl_core.errors import UnknownQuestionError  # noqa: PLC0415
+
+    questions: Sequence[Interrupt] = await list_interrupts(journal, run)
+    found = [item.question for item in questions if (item.run_id, item.tool_call_id) == (run, call)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(item.question for item in questions[:20]) or "none"
+    raise UnknownQuestionError(
+        f"{len(found) or 'no'} open questions of run {run!r} and call {call!r}; open in this run: {listed}",
+        open=[item.question for item in questions[:20]],
+    )
+
+
+def login_name() -> str:
+    """Return the login name.
+
+    Raises:
+        click.UsageError: This process has none.
+    """
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        raise click.UsageError("this process has no login name: say who answers with --actor") from None

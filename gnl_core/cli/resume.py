@@ -1,0 +1,106 @@
+"""`gnl runs resume`: drive a run on, with the tools and the model of a program's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnl_core.cli.database import db_option, json_option, with_journal
+from gnl_core.cli.target import load
+from gnl_core.cli.terminal import DONE, WAITS, complain, plain, tell, tell_json
+from gnl_core.errors import ConfigError
+from gnl_core.journal.port import Journal
+
+if TYPE_CHECKING:
+    from gnl_core import DurableResult
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--agent", required=True, metavar="MODULE:FUNCTION", help="What gives the model and the tools; see above."
+)
+@db_option
+@json_option
+@click.pass_context
+def resume(ctx: click.Context, /, run: str, agent: str, db: Path, as_json: bool) -> None:
+    """Drive RUN on: recorded steps and calls are replayed, the rest is done now.
+
+    MODULE:FUNCTION is looked for in the working folder first. Called without arguments, it returns the options of
+    resume_run, for instance dict(model="openai/gpt-5", tools=[send_invoice]). Or it takes (journal, run_id), drives
+    the run itself, and returns its result. Both may be async.
+
+    Exit status: 0 the run is completed; 1 it waits for a person, or failed; 2 no such run, refused, or MODULE:FUNCTION
+    cannot be used.
+    """
+    function = load(agent)
+
+    async def do(journal: Journal) -> DurableResult:
+        return await _drive(journal, run, agent, function)
+
+    result = with_journal(db, do, write=True)
+    if as_json:
+        tell_json(
+            {
+                "run_id": result.run_id,
+                "finish_reason": result.finish_reason,
+                "text": result.text,
+                "usage": {"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
+                "interrupts": [question.to_json() for question in result.interrupts],
+                "replayed_tool_calls": [
+                    {
+                        "tool_call_id": call.tool_call_id,
+                        "tool_name": call.tool_name,
+                        "status": call.status,
+                        "origin": call.origin,
+                        "run_id": call.run_id,
+                    }
+                    for call in result.replayed_tool_calls
+                ],
+                "warnings": [str(warning) for warning in result.warnings],
+            }
+        )
+    else:
+        for line in result.text.splitlines():
+            tell(plain(line))
+    for warning in result.warnings:
+        complain(f"warning: {warning}")
+    for question in result.interrupts:
+        complain(f"waits: {question.question}  ({question.tool_name}: {question.reason})")
+    ctx.exit(WAITS if result.interrupts else DONE)
+
+
+async def _drive(journal: Journal, run: str, spec: str, function: Callable[..., Any]) -> DurableResult:
+    from gnl_core import DurableResult, resume_run  # noqa: PLC0415 - help must not wait for the runtime
+
+    given = function(journal, run) if _takes_two(function) else function()
+    if inspect.isawaitable(given):
+        given = await given
+    if isinstance(given, DurableResult):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{spec} returned {type(given).__name__}; it must return the options of resume_run as a dict, or, taking "
+            "(journal, run_id), the result of the run"
+        )
+    options = {str(name): value for name, value in given.items()}
+    known = set(inspect.signature(resume_run).parameters) - {"journal", "run_id"}
+    if unknown := sorted(set(options) - known):
+        raise ConfigError(f"{spec} returned the option {unknown[0]!r}; resume_run takes {', '.join(sorted(known))}")
+    return await resume_run(journal=journal, run_id=run, **options)
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    try:
+        signature.bind()
+    except TypeError:
+        return True
+    return False

@@ -1,0 +1,236 @@
+"""What `gnl doctor` looks for in a journal, and the way out of each thing it finds. It writes nothing.
+
+The file itself is looked at by a process of its own (`gnl_core.doctor_file`): a second look at a file in a process that
+has it open may cost that process its locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gnl_core import keys
+from gnl_core.errors import GnlError, JournalError, RunNotFoundError
+from gnl_core.journal.port import Journal, JsonValue
+from gnl_core.lock import holder
+from gnl_core.records import stamped
+from gnl_core.run_list import list_runs
+from gnl_core.summary import RunSummary
+from gnl_core.views import RunView, read_run
+
+Level = Literal["ok", "note", "waits", "fault"]
+"""'ok' and 'note' need nobody; 'waits' needs a person or another drive; 'fault' is wrong and does not mend itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        check: What was looked for, a stable name: 'file.integrity', 'runs.gaps' …
+        level: How it stands.
+        text: What was found, one sentence.
+        advice: The way out; '' where none is needed.
+        run_id: The run it is about; '' for the whole journal.
+        key: The encoded key of the row it is about.
+        org: The organisation it is about; '' for the unscoped rows.
+    """
+
+    check: str
+    level: Level
+    text: str
+    advice: str = ""
+    run_id: str = ""
+    key: str = ""
+    org: str = ""
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the finding for programs; every member is there."""
+        return {
+            "check": self.check,
+            "level": self.level,
+            "text": self.text,
+            "advice": self.advice,
+            "run_id": self.run_id,
+            "key": self.key,
+            "org": self.org,
+        }
+
+
+async def examine_file(path: Path) -> list[Finding]:
+    """Look at a journal's SQLite file: its soundness, its settings, and every row by itself.
+
+    Raises:
+        JournalError: The looking process came to no end; the message says how it ended.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gnl_core.doctor_file",
+        str(path),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        answer, talk = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    try:
+        return [Finding(**finding) for finding in json.loads(answer)]
+    except (ValueError, TypeError):
+        end = talk.decode(errors="replace").strip().rpartition("\n")[2]
+        raise JournalError(f"looking at {path} ended with status {process.returncode}: {end}") from None
+
+
+async def examine_runs(journal: Journal) -> AsyncIterator[Finding]:
+    """Look at every run of every organisation: gaps, questions and how old they are, killed drivers, their locks.
+
+    A store that fails half-way is told as a finding of its own.
+    """
+    try:
+        scopes = await journal.scopes(limit=1_000_000)
+    except JournalError as error:
+        yield Finding(check="store", level="fault", text=str(error))
+        return
+    for org in scopes or ("",):
+        scope = journal.scoped(org) if org else journal
+        try:
+            async for finding in _examine_scope(scope, org):
+                yield finding
+        except JournalError as error:
+            yield Finding(check="store", level="fault", text=str(error), org=org)
+
+
+async def _examine_scope(journal: Journal, org: str) -> AsyncIterator[Finding]:
+    cursor: str | None = None
+    count = 0
+    while True:
+        page = await list_runs(journal, limit=500, cursor=cursor, newest_first=False)
+        for problem in page.problems:
+            yield Finding(check="rows.values", level="fault", text=problem, org=org, advice=_RESTORE)
+        for run in page.runs:
+            count += 1
+            async for finding in _examine_run(journal, run, org):
+                yield finding
+        cursor = page.cursor
+        if cursor is None:
+            break
+    yield Finding(check="runs", level="ok", text=f"{count} runs looked at", org=org)
+
+
+_RESTORE = "restore the row from a copy of the journal, or update gnl-semantic if a newer release wrote it"
+
+
+async def _examine_run(journal: Journal, run: RunSummary, org: str) -> AsyncIterator[Finding]:
+    wanted = [run.run_id]
+    while wanted:
+        run_id = wanted.pop(0)
+        try:
+            view = await read_run(journal, run_id)
+        except RunNotFoundError:
+            continue  # erased meanwhile
+        except GnlError as error:
+            yield Finding(check="rows.values", level="fault", text=str(error), run_id=run_id, org=org, advice=_RESTORE)
+            continue
+        now = await journal.now()
+        for finding in (*_problems(view, org), *_waiting(view, now, org)):
+            yield finding
+        wanted += [child.run_id for child in view.children]
+    async for finding in _locks(journal, run, org):
+        yield finding
+
+
+def _problems(view: RunView, org: str) -> Iterator[Finding]:
+    run_id = view.run.run_id
+    for problem in view.problems:
+        gap = "has a gap" in problem
+        yield Finding(
+            check="runs.gaps" if gap else "rows.values",
+            level="fault",
+            text=problem,
+            run_id=run_id,
+            org=org,
+            advice="restore the journal from a copy, or fork the run before the gap" if gap else _RESTORE,
+        )
+    if view.run.forking:
+        yield Finding(
+            check="runs.forking",
+            level="waits",
+            text=f"run {run_id!r} is a fork whose copying was broken off",
+            run_id=run_id,
+            org=org,
+            advice="fork once more under another id",
+        )
+
+
+def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
+    run = view.run
+    if run.status == "interrupted" and run.parent is None:
+        yield Finding(
+            check="runs.interrupted",
+            level="waits",
+            text=f"run {run.run_id!r} says running since {_hours(run.changed_at, now)}, and nobody drives it",
+            run_id=run.run_id,
+            org=org,
+            advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
+        )
+    for question in view.questions:
+        in_doubt = question.kind == "in_doubt"
+        yield Finding(
+            check="runs.in_doubt" if in_doubt else "runs.waiting",
+            level="waits",
+            text=(
+                f"{question.question}: {question.tool_name} began {_hours(question.asked_at, now)} ago, and nobody "
+                "recorded how it ended"
+                if in_doubt
+                else f"{question.question}: {question.tool_name} waits for a person since "
+                f"{_hours(question.asked_at, now)}"
+            ),
+            run_id=run.run_id,
+            org=org,
+            advice=(
+                "look whether it happened; then gnl approvals settle (it did, with what result), approve (run it again)"
+                " or deny"
+                if in_doubt
+                else "gnl approvals approve, or deny"
+            ),
+        )
+
+
+async def _locks(journal: Journal, run: RunSummary, org: str) -> AsyncIterator[Finding]:
+    read = await journal.get_many([keys.lock(run.run_id), keys.beat(run.run_id)])
+    lock, beat = read.entries
+    if lock is None:
+        return
+    try:
+        dead = stamped(lock).get("released") is False and holder(lock, beat, read.now) is None
+    except JournalError:
+        return  # an unreadable lock is told by the run's view
+    if dead:
+        yield Finding(
+            check="locks.dead",
+            level="note",
+            text=f"the lock of run {run.run_id!r} belongs to a program that is dead, or silent for longer than its ttl",
+            run_id=run.run_id,
+            org=org,
+            advice="nothing to do: the next drive takes it over",
+        )
+
+
+def _hours(since: int, now: int) -> str:
+    """Return how long ago a time in milliseconds was."""
+    if since <= 0:
+        return "an unknown time"
+    seconds: Any = max(0, now - since) / 1000
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"

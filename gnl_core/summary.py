@@ -1,0 +1,187 @@
+"""The run as lists show it: its head row, and whether anybody still drives it. Reading only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from gnl_core import keys
+from gnl_core.errors import StoreCorruptError
+from gnl_core.journal.port import Entry, Journal, JsonValue
+from gnl_core.records import CallRecord, RunStatus, read_call, stamped
+
+ViewStatus: TypeAlias = RunStatus | Literal["interrupted"]
+"""A run's status as people read it: 'interrupted' is a run whose head says running and whose driver is dead."""
+
+STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed", "canceled")
+"""Every status that a head may hold."""
+
+_TEXTS = ("agent", "thread", "resource", "channel", "actor", "model")
+_NUMBERS = ("created_at", "changed_at", "steps", "calls", "questions")
+_OBJECTS = ("error", "parent", "forked_from")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One run, from its head row.
+
+    Attributes:
+        run_id: The root's id, or a sub-agent's.
+        status: Where it stands.
+        agent: Name of the agent; '' where the caller gave none. So with the texts below.
+        thread_id: Conversation it belongs to.
+        resource_id: Person on whose behalf it runs.
+        channel: How it was asked for.
+        actor: Who asked for it.
+        model: 'provider/model'.
+        steps: Model steps recorded when the head was last written.
+        calls: Tool calls recorded then.
+        questions: Questions open then.
+        created_at: Milliseconds of the store's clock.
+        changed_at: Milliseconds of the store's clock at the last change of status.
+        error: {'code', 'message'} of a failed run.
+        parent: {'run', 'call'} of a sub-agent's run.
+        forked_from: {'run', 'step'} of a fork.
+        forking: Whether the fork is still being copied.
+        in_doubt: Questions ('<run>/<call>/in_doubt/<attempt>') about calls that began and whose end nobody recorded;
+            filled for interrupted runs.
+    """
+
+    run_id: str
+    status: ViewStatus
+    agent: str = ""
+    thread_id: str = ""
+    resource_id: str = ""
+    channel: str = ""
+    actor: str = ""
+    model: str = ""
+    steps: int = 0
+    calls: int = 0
+    questions: int = 0
+    created_at: int = 0
+    changed_at: int = 0
+    error: Mapping[str, JsonValue] | None = None
+    parent: Mapping[str, JsonValue] | None = None
+    forked_from: Mapping[str, JsonValue] | None = None
+    forking: bool = False
+    in_doubt: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the summary for programs; every member is there."""
+        return {
+            "run_id": self.run_id,
+            "status": self.status,
+            "agent": self.agent,
+            "thread_id": self.thread_id,
+            "resource_id": self.resource_id,
+            "channel": self.channel,
+            "actor": self.actor,
+            "model": self.model,
+            "steps": self.steps,
+            "calls": self.calls,
+            "questions": self.questions,
+            "created_at": self.created_at,
+            "changed_at": self.changed_at,
+            "error": dict(self.error) if self.error is not None else None,
+            "parent": dict(self.parent) if self.parent is not None else None,
+            "forked_from": dict(self.forked_from) if self.forked_from is not None else None,
+            "forking": self.forking,
+            "in_doubt": list(self.in_doubt),
+        }
+
+
+def read_head(entry: Entry, *, alive: bool = True) -> RunSummary:
+    """Return the summary of a head row.
+
+    Args:
+        entry: The row at `keys.head(root, part)`.
+        alive: Whether a driver may still be alive; without one, a running run reads as interrupted.
+
+    Raises:
+        StoreCorruptError: The row holds no head.
+        JournalFormatError: It was written by a newer release.
+    """
+    value = stamped(entry)
+    status = value.get("status")
+    try:
+        if status not in STATUSES:
+            raise ValueError("status")
+        texts = {name: _member(value, name, str, "") for name in _TEXTS}
+        numbers = {name: _member(value, name, int, 0) for name in _NUMBERS}
+        objects = {name: _member(value, name, dict, None) for name in _OBJECTS}
+    except ValueError as error:
+        where = "/".join(entry.key)
+        raise StoreCorruptError(
+            f"the row {where} holds no head of a run that can be read ({error}); run `gnl doctor`", key=where
+        ) from None
+    return RunSummary(
+        run_id=keys.run_id_of(entry.key[1], entry.key[2]),
+        status="interrupted" if status == "running" and not alive else status,
+        thread_id=texts.pop("thread"),
+        resource_id=texts.pop("resource"),
+        forking=value.get("forking") is True,
+        **texts,
+        **numbers,
+        **objects,
+    )
+
+
+def _member(value: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    member = value.get(name)
+    if member is None:
+        return default
+    if not isinstance(member, kind) or isinstance(member, bool):
+        raise ValueError(name)  # noqa: TRY004 - one kind of error for all that is no head
+    return member
+
+
+async def parts_of(journal: Journal, root: str) -> list[str]:
+    """Return the parts of a request that hold rows, the root run '~' first: two reads a part, none of its values.
+
+    Rows of one part lie together, so the next part is the first row after the last possible one of this part.
+    """
+    found: list[str] = []
+    after = None
+    while True:
+        page = await journal.scan(keys.request(root), after=after, limit=1)
+        part = page.entries[0].key[2] if page.entries and len(page.entries[0].key) > 2 else None
+        if part is None or part in found:
+            return sorted((part for part in found if part != "req"), key=lambda part: (part != keys.ROOT, part))
+        found.append(part)
+        # Every family is a lower-case word, which '~' follows.
+        after = (*keys.request(root), part, "~")
+
+
+async def call_rows(journal: Journal, root: str, part: str, *, blobs: bool = False) -> AsyncIterator[Entry]:
+    """Yield the rows of a run's tool calls: those by position, then those by arguments."""
+    for family in ("tool", "args"):
+        after = None
+        while True:
+            page = await journal.scan(("run", root, part, family), after=after, blobs=blobs)
+            for entry in page.entries:
+                yield entry
+            after = page.after
+            if after is None:
+                break
+
+
+def is_in_doubt(record: CallRecord, *, alive: bool) -> bool:
+    """Return whether the call may have acted and nobody recorded how it ended."""
+    return record.status == "in_doubt" or (record.status == "running" and record.side_effect and not alive)
+
+
+async def doubts_of(journal: Journal, root: str) -> tuple[str, ...]:
+    """Return the questions about calls in doubt of a request whose driver is dead, in the order of its parts and calls.
+
+    Raises:
+        StoreCorruptError: A row is no call record.
+        JournalFormatError: A row was written by a newer release.
+    """
+    found: dict[str, None] = {}
+    for part in await parts_of(journal, root):
+        async for entry in call_rows(journal, root, part):
+            record = read_call(entry)
+            if is_in_doubt(record, alive=False) and not record.mirror_of:
+                found[f"{keys.run_id_of(root, part)}/{record.call}/in_doubt/{record.attempts}"] = None
+    return tuple(found)
