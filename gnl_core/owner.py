@@ -120,7 +120,11 @@ def register(owner: Owner) -> None:
 
 
 def unregister(owner: Owner) -> None:
-    """Say that this process no longer has this hold; an unknown one is no error."""
+    """Say that this process no longer has this hold; an unknown one is no error.
+
+    Only once nothing of it can act any more: a tool's thread that outlives its event loop is still the hold's, and
+    another task that took it for dead would run the tool beside it.
+    """
     _process.held.discard(owner.id)
 
 
