@@ -1,13 +1,18 @@
 # All paths are relative, so that the folder's own path may hold spaces.
 VENV := .venv
 PY := $(VENV)/bin/python
+# The peers of the benchmark have an environment of their own: their dependencies are none of the project's.
+BENCH_VENV := .venv-bench
+BENCH_PY := $(BENCH_VENV)/bin/python
 OUT ?= out
 # Options of the calibration, for instance: make table CALIBRATION="--fixtures mine.json"
 CALIBRATION ?=
+# Options of the comparison with the peers, for instance: make bench-durable BENCH="--rounds 3"
+BENCH ?=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run table exam train test check bench clean
+.PHONY: run table exam train test check bench bench-durable clean
 
 # --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
 EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
@@ -58,17 +63,25 @@ bench: $(VENV)/.installed-test
 	$(PY) benchmarks/embedder.py
 	$(PY) benchmarks/ladder.py
 
-clean:
-	rm -rf $(VENV) $(OUT)
+bench-durable: $(BENCH_VENV)/.installed
+	$(BENCH_PY) benchmarks/durable.py $(BENCH)
 
-$(PY):
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) $(OUT)
+
+$(PY) $(BENCH_PY):
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found; name one: make PYTHON=/path/to/python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@D)/..
 
 # One stamp an extra: a second call installs nothing.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(PY)
 	@echo "Installing .[$*] into $(VENV): one to two minutes, once."
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@touch "$@"
+
+$(BENCH_VENV)/.installed: benchmarks/requirements.txt pyproject.toml | $(BENCH_PY)
+	@echo "Installing the project and its peers into $(BENCH_VENV): about a minute, once."
+	@$(BENCH_PY) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt -e .
 	@touch "$@"
 
 .PRECIOUS: $(VENV)/.installed-qualify $(VENV)/.installed-test $(VENV)/.installed-dev

@@ -1,0 +1,79 @@
+"""The floor: sqlite3 of the standard library, two transactions a step, nothing else: no hashing, no thread, no loop."""
+
+# ruff: noqa: D102 - these are the methods of work.Peer, which says what they do
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from peers import work
+
+
+class Raw:
+    """One INSERT that claims the call and keeps the model's answer, one UPDATE that keeps the result.
+
+    As with everybody else, asking the model, the effect and the making of JSON are in the time. With `ready=True` the
+    texts are made before the clock starts, and the effect is one addition: what is left is sqlite.
+    """
+
+    def __init__(self, *, ready: bool) -> None:
+        self.ready = ready
+        self.counter = work.Counter()
+
+    def open(self, folder: Path, steps: int) -> None:
+        self.folder, self.steps = folder, steps
+        self.connection = sqlite3.connect(work.database(folder), isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS calls (run TEXT, step INTEGER, status TEXT, answer TEXT, result TEXT,"
+            " PRIMARY KEY (run, step)) WITHOUT ROWID"
+        )
+        counter = work.Counter()
+        self.texts = [
+            (json.dumps(_answer(step)), json.dumps(counter.add(1, "DE-7781-4402", work.line_of(step))))
+            for step in range(steps if self.ready else 0)
+        ]
+
+    def run(self) -> None:
+        if self.ready:
+            for step, (answer, result) in enumerate(self.texts):
+                self._claim(step, answer)
+                self.counter.total += 1
+                self._keep(step, result)
+            return
+        for step in range(self.steps):
+            answer = _answer(step)
+            self._claim(step, json.dumps(answer))
+            args = answer["args"]
+            self._keep(step, json.dumps(self.counter.add(args["amount"], args["account"], args["line"])))
+
+    def _claim(self, step: int, answer: str) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.execute("INSERT INTO calls VALUES (?, ?, 'running', ?, NULL)", ("run", step, answer))
+        self.connection.execute("COMMIT")
+
+    def _keep(self, step: int, result: str) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.execute(
+            "UPDATE calls SET status = 'done', result = ? WHERE run = ? AND step = ?", (result, "run", step)
+        )
+        self.connection.execute("COMMIT")
+
+    def resume(self) -> None:
+        raise NotImplementedError("what a row that says 'running' means is for its owner to write")
+
+    def durable_steps(self) -> int:
+        return work.count(self.folder, "SELECT count(*) FROM calls WHERE status = 'done' AND result IS NOT NULL")
+
+    def settings(self) -> str:
+        return work.settings_of(self.connection)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _answer(step: int) -> dict[str, Any]:
+    return {"role": "assistant", "tool": work.TOOL, "args": work.arguments(step)}
