@@ -173,6 +173,7 @@ class _Walk:
         self._wanted = wanted
         self._newest_first = newest_first
         self._problems: list[str] = []
+        self._now = 0
 
     async def page(self, limit: int, at: _At | None) -> RunPage:
         runs: dict[str, RunSummary] = {}
@@ -232,6 +233,7 @@ class _Walk:
             place = slice(number * width, (number + 1) * width)
             try:
                 rows = read if read is not None else await self._journal.get_many(wanted[place])
+                self._now = rows.now
                 found.append(_summary(rows.entries[place] if rows is read else rows.entries, rows.now))
             except (StoreCorruptError, JournalFormatError) as error:
                 self._problems.append(str(error))
@@ -242,7 +244,7 @@ class _Walk:
         if run.status != "interrupted":
             return run
         try:
-            return dataclasses.replace(run, in_doubt=await doubts_of(self._journal, run.run_id))
+            return dataclasses.replace(run, in_doubt=await doubts_of(self._journal, run.run_id, self._now))
         except (StoreCorruptError, JournalFormatError) as error:
             self._problems.append(str(error))
             return run

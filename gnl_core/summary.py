@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from gnl_core import keys
 from gnl_core.errors import StoreCorruptError
 from gnl_core.journal.port import Entry, Journal, JsonValue
+from gnl_core.owner import is_dead, read_owner
 from gnl_core.records import CallRecord, RunStatus, read_call, stamped
 
 ViewStatus: TypeAlias = RunStatus | Literal["interrupted"]
@@ -166,13 +167,35 @@ async def call_rows(journal: Journal, root: str, part: str, *, blobs: bool = Fal
                 break
 
 
-def is_in_doubt(record: CallRecord, *, alive: bool) -> bool:
-    """Return whether the call may have acted and nobody recorded how it ended."""
-    return record.status == "in_doubt" or (record.status == "running" and record.side_effect and not alive)
+def is_in_doubt(record: CallRecord, entry: Entry, *, alive: bool, now: int) -> bool:
+    """Return whether the call may have acted, and nobody knows how it ended.
+
+    Args:
+        record: The call's record.
+        entry: Its row.
+        alive: Whether the request's driver may be alive.
+        now: The store's clock, in milliseconds.
+    """
+    if not record.side_effect:
+        return False
+    if record.status == "in_doubt":
+        return True
+    if record.status == "failed":
+        return not record.certain
+    if record.status != "running" or alive:
+        return False
+    owner = read_owner(record.owner)
+    # A body of another host may outlive its driver's lock; until its own time has passed it may still end by itself.
+    return (owner is not None and is_dead(owner)) or now - (record.started_at or entry.updated_at) >= record.ttl_ms
 
 
-async def doubts_of(journal: Journal, root: str) -> tuple[str, ...]:
+async def doubts_of(journal: Journal, root: str, now: int) -> tuple[str, ...]:
     """Return the questions about calls in doubt of a request whose driver is dead, in the order of its parts and calls.
+
+    Args:
+        journal: The journal.
+        root: The root run's id.
+        now: The store's clock, in milliseconds.
 
     Raises:
         StoreCorruptError: A row is no call record.
@@ -182,6 +205,6 @@ async def doubts_of(journal: Journal, root: str) -> tuple[str, ...]:
     for part in await parts_of(journal, root):
         async for entry in call_rows(journal, root, part):
             record = read_call(entry)
-            if is_in_doubt(record, alive=False) and not record.mirror_of:
+            if is_in_doubt(record, entry, alive=False, now=now) and not record.mirror_of:
                 found[f"{keys.run_id_of(root, part)}/{record.call}/in_doubt/{record.attempts}"] = None
     return tuple(found)

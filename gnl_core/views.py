@@ -47,6 +47,7 @@ class _Rows:
 
     run_id: str
     alive: bool
+    now: int
     steps: dict[int, tuple[Entry, StepRecord]] = field(default_factory=dict)
     calls: dict[str, tuple[Entry, CallRecord]] = field(default_factory=dict)
     by_args: dict[str, tuple[Entry, CallRecord]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
         raise RunNotFoundError(
             f"no run {run_id!r} in this journal; `gnl runs list` shows those there are", run_id=run_id
         )
-    rows = _Rows(run_id, alive=False)
+    rows = _Rows(run_id, alive=False, now=read.now)
     try:
         rows.alive = holder(lock, beat, read.now) is not None
     except (StoreCorruptError, JournalFormatError) as error:
@@ -200,13 +201,13 @@ def _call(rows: _Rows, call: ToolCallPart) -> CallView:
     if found is None:
         return CallView(id=call.id, tool=call.name, args=call.args, status="missing", child=child)
     entry, record = found
-    asked = _question(rows, call, record)
+    asked = _question(rows, call, entry, record)
     return CallView(
         id=call.id,
         tool=call.name,
         args=call.args,
         status=record.status,
-        in_doubt=is_in_doubt(record, alive=rows.alive),
+        in_doubt=is_in_doubt(record, entry, alive=rows.alive, now=rows.now),
         side_effect=record.side_effect,
         attempts=record.attempts,
         # A running record holds no time of its own: its row was written at that very time.
@@ -239,21 +240,27 @@ def _questions(rows: _Rows, calls: Iterable[ToolCallPart]) -> Iterable[Interrupt
     names: set[str] = set()
     for call in calls:
         found = rows.record(call.id)
-        asked = _question(rows, call, found[1]) if found is not None else None
+        asked = _question(rows, call, *found) if found is not None else None
         if asked is not None and asked.question not in names:
             names.add(asked.question)
             yield asked
 
 
-def _question(rows: _Rows, call: ToolCallPart, record: CallRecord) -> Interrupt | None:
+def _question(rows: _Rows, call: ToolCallPart, entry: Entry, record: CallRecord) -> Interrupt | None:
     """Return what a call waits for; nothing where its person has answered and no drive has read it yet."""
-    kind, attempt, reason, at, prior = "in_doubt", record.attempts, _IN_DOUBT, record.started_at, None
+    kind, attempt, reason, at, prior = (
+        "in_doubt",
+        record.attempts,
+        _IN_DOUBT,
+        record.started_at or entry.updated_at,
+        None,
+    )
     if record.status == "suspended":
         question = record.question or {}
         kind, attempt = str(question.get("kind")), _number(question.get("attempt"))
         reason, at = _text(question.get("reason")) or "", _number(question.get("at"))
         prior = question.get("prior")
-    elif not is_in_doubt(record, alive=rows.alive):
+    elif not is_in_doubt(record, entry, alive=rows.alive, now=rows.now):
         return None
     asked = Interrupt(
         run_id=rows.run_id,

@@ -90,7 +90,7 @@ def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]], *, write: 
     place = str(path) if write else f"{path.resolve().as_uri()}?mode=ro"
 
     async def do() -> T:
-        from gnl_core import SqliteStorage  # noqa: PLC0415 - help must not wait for the runtime
+        from gnl_core.journal.sqlite import SqliteStorage  # noqa: PLC0415 - help must not wait for the runtime
 
         async with SqliteStorage(place) as storage:
             return await work(storage.runs)

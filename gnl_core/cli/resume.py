@@ -16,7 +16,7 @@ from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Journal
 
 if TYPE_CHECKING:
-    from gnl_core import DurableResult
+    from gnl_core.results import DurableResult
 
 
 @click.command()
@@ -75,7 +75,8 @@ def resume(ctx: click.Context, /, run: str, agent: str, db: Path, as_json: bool)
 
 
 async def _drive(journal: Journal, run: str, spec: str, function: Callable[..., Any]) -> DurableResult:
-    from gnl_core import DurableResult, resume_run  # noqa: PLC0415 - help must not wait for the runtime
+    from gnl_core import resume_run  # noqa: PLC0415 - help must not wait for the runtime
+    from gnl_core.results import DurableResult  # noqa: PLC0415
 
     given = function(journal, run) if _takes_two(function) else function()
     if inspect.isawaitable(given):

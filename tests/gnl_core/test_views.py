@@ -322,6 +322,31 @@ async def test_a_running_run_whose_driver_is_dead_is_interrupted_with_its_calls_
     assert (counts["running"], counts["interrupted"]) == (0, 1)
 
 
+async def test_a_call_whose_own_time_has_not_passed_may_still_end_by_itself(journal, living_owner):
+    await write(
+        journal,
+        *head_ops("r", status="running"),
+        lock_op("r", dead_owner()),
+        call_op("r", "s0p0", status="running", attempts=1, ttl_ms=600_000, owner=living_owner.to_json()),
+        call_op("r", "s0p1", status="running", attempts=1, ttl_ms=600_000, owner=dead_owner().to_json()),
+    )
+    assert [run.in_doubt for run in (await list_runs(journal)).runs] == [("r/s0p1/in_doubt/1",)]
+    assert [question.tool_call_id for question in (await read_run(journal, "r")).questions] == ["s0p1"]
+
+
+async def test_a_failed_side_effect_is_in_doubt_unless_nothing_happened_for_certain(journal, living_owner):
+    await write(
+        journal,
+        *head_ops("r", status="failed"),
+        call_op("r", "s0p0", status="failed", attempts=1),
+        call_op("r", "s0p1", status="failed", attempts=1, certain=True),
+        call_op("r", "s0p2", status="failed", attempts=1, side_effect=False),
+        call_op("r", "s0p3", status="in_doubt", attempts=3, cause="timeout"),
+    )
+    asked = [question.question for question in (await read_run(journal, "r")).questions]
+    assert asked == ["r/s0p0/in_doubt/1", "r/s0p3/in_doubt/3"]
+
+
 async def test_a_running_run_whose_lock_is_released_is_interrupted(journal, living_owner):
     await write(journal, *head_ops("r", status="running"), lock_op("r", living_owner, released=True))
     assert [run.status for run in (await list_runs(journal)).runs] == ["interrupted"]
