@@ -74,7 +74,6 @@ class Drive:
         writes: Writes of the journal.
         fired: Effects begun.
         hit: Whether its fault struck.
-        doubts: Questions of kind 'in_doubt' that it met.
         error: The last error; '' where there was none.
         labels: What each write wrote.
     """
@@ -83,14 +82,13 @@ class Drive:
     writes: int
     fired: int
     hit: bool
-    doubts: tuple[str, ...]
     error: str
     labels: tuple[str, ...]
 
 
 def drive_from_json(value: dict[str, Any]) -> Drive:
     """Return the `Drive` that a child sent."""
-    return Drive(**{**value, "doubts": tuple(value["doubts"]), "labels": tuple(value["labels"])})
+    return Drive(**{**value, "labels": tuple(value["labels"])})
 
 
 async def drive(
@@ -103,7 +101,6 @@ async def drive(
     effects = EffectLog(folder / "effects.jsonl")
     if fault is not None and fault.at == "effect":
         setattr(effects, fault.when, lambda number: die() if fault.hits(number) else None)
-    doubts: list[str] = []
     state: Literal["completed", "waiting", "failed"] = "failed"
     error = ""
     try:
@@ -117,7 +114,7 @@ async def drive(
             except Exception as raised:  # the scenario is a stranger's code: whatever it raised, a host resumes it
                 error = f"{getattr(raised, 'code', type(raised).__name__)}: {raised}"
                 questions = getattr(raised, "interrupts", ())
-            doubts += [q.question for q in questions if q.kind == "in_doubt" and q.question not in doubts]
+            _note(folder, [question.question for question in questions if question.kind == "in_doubt"])
             if not questions:
                 break
             if not await _answer(policy, questions, journal, effects):
@@ -132,10 +129,24 @@ async def drive(
         writes=journal.writes,
         fired=effects.fired,
         hit=journal.hit > 0,
-        doubts=tuple(doubts),
         error=error,
         labels=tuple(labels),
     )
+
+
+def doubts(folder: Path) -> tuple[str, ...]:
+    """Return the questions of kind 'in_doubt' that were met in a folder's run, by whatever process."""
+    try:
+        return tuple(dict.fromkeys((folder / "doubts.txt").read_text().splitlines()))
+    except FileNotFoundError:
+        return ()
+
+
+def _note(folder: Path, questions: Sequence[str]) -> None:
+    # In a file, since this process may be killed before it can tell.
+    if questions:
+        with (folder / "doubts.txt").open("a") as file:
+            file.writelines(f"{question}\n" for question in questions)
 
 
 async def _answer(policy: Policy, questions: Sequence[Interrupt], journal: Journal, effects: EffectLog) -> int:

@@ -84,8 +84,8 @@ class CrashReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no call had more than one effect and no run was left without a way out."""
-        return self.max_effects <= 1 and self.count("stuck") == 0
+        """Whether no call had more than one effect or was lost, and no run was left without a way out."""
+        return self.max_effects <= 1 and not self.faulty()
 
     def count(self, outcome: Outcome) -> int:
         """Return how many runs ended so."""
@@ -93,7 +93,12 @@ class CrashReport:
 
     def faulty(self) -> tuple[PointResult, ...]:
         """Return the results that are a fault of the runtime or of the scenario."""
-        return tuple(result for result in self.results if result.most > 1 or result.outcome == "stuck")
+        return tuple(result for result in self.results if is_faulty(result, self.effects))
+
+    @property
+    def lost(self) -> int:
+        """Runs that ended without asking anybody, and without an effect that the undisturbed run had."""
+        return sum(is_lost(result, self.effects) for result in self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -110,6 +115,7 @@ class CrashReport:
             "settled": self.count("settled"),
             "waiting": self.count("waiting"),
             "stuck": self.count("stuck"),
+            "lost": self.lost,
             "seconds": round(self.seconds, 3),
             "results": [asdict(result) for result in self.results],
         }
@@ -125,6 +131,7 @@ class CrashReport:
             ("runs that a person settled", str(self.count("settled"))),
             ("runs that wait for a person", str(self.count("waiting"))),
             ("runs without a way out", str(self.count("stuck"))),
+            ("runs that lost an effect", str(self.lost)),
             ("time", f"{self.seconds:.1f} s"),
         ]
         lines = [f"crash test of {self.scenario}: {'passed' if self.ok else 'FAILED'}"]
@@ -142,6 +149,16 @@ class CrashReport:
 
 
 _SHOWN = 10
+
+
+def is_lost(result: PointResult, effects: Mapping[str, int]) -> bool:
+    """Return whether a run ended without a question, and without one of these effects."""
+    return result.outcome == "completed" and any(key not in result.effects for key in effects)
+
+
+def is_faulty(result: PointResult, effects: Mapping[str, int]) -> bool:
+    """Return whether a result is a fault, given the effects of the undisturbed run."""
+    return result.most > 1 or result.outcome == "stuck" or is_lost(result, effects)
 
 
 def result_from_json(value: Mapping[str, Any]) -> PointResult:

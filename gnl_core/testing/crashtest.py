@@ -31,10 +31,11 @@ from gnl_core.testing.crash_drive import (
     Storage,
     StorageFactory,
     by_witness,
+    doubts,
     drive,
     drive_from_json,
 )
-from gnl_core.testing.crash_report import CrashReport, Outcome, PointResult, result_from_json
+from gnl_core.testing.crash_report import CrashReport, Outcome, PointResult, is_faulty, result_from_json
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import KILLED, Action, Fault
 from gnl_core.testing.forks import check_forkable, start
@@ -81,6 +82,8 @@ def crashtest(
         raise ConfigError(f"kills {kills} and resume_limit {resume_limit} must be at least 1")
     check_forkable()
     began = time.monotonic()
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="crashtest-", dir=folder if folder is not None else _memory()))
     lab = _Lab(scenario, storage_factory or _sqlite, place, policy, tuple(actions), kills, resume_limit, child_timeout)
     first = lab.learn()
@@ -192,7 +195,6 @@ class _Lab:
         folder.mkdir()
         struck, processes, error = 0, 0, ""
         outcome: Outcome = "stuck"
-        doubts: list[str] = []
         resumed: Drive | None = None
         for fault in [*faults, *[None] * self.resume_limit]:
             ended = start(partial(self._drive, folder, fault), talk=folder / "talk.txt").wait(self.child_timeout)
@@ -208,12 +210,11 @@ class _Lab:
                 continue
             seen = drive_from_json(ended.answer)
             struck += seen.hit
-            doubts += [doubt for doubt in seen.doubts if doubt not in doubts]
             error = seen.error or error
             if fault is None and resumed is None:
                 resumed = seen
             if seen.state != "failed":
-                outcome = "settled" if seen.state == "completed" and doubts else seen.state
+                outcome = "settled" if seen.state == "completed" and doubts(folder) else seen.state
                 break
         result = PointResult(
             faults=tuple(str(fault) for fault in faults),
@@ -221,12 +222,12 @@ class _Lab:
             struck=struck == len(faults),
             outcome=outcome,
             effects=EffectLog(folder / "effects.jsonl").counts(),
-            doubts=tuple(doubts),
+            doubts=doubts(folder),
             processes=processes,
             error=error,
             folder=str(folder),
         )
-        if result.most <= 1 and outcome != "stuck":
+        if not is_faulty(result, first.effects):
             shutil.rmtree(folder)
             result = replace(result, folder="")
         return result, resumed

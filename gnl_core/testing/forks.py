@@ -42,6 +42,10 @@ class Child:
         self.pid = pid
         self._reader = reader
 
+    def fileno(self) -> int:
+        """Return what `select` can wait on: it is readable once the child has ended, or is about to."""
+        return self._reader
+
     def wait(self, timeout: float | None = None) -> Ended:
         """Wait until it has ended, at most `timeout` seconds; then it is killed."""
         deadline = None if timeout is None else time.monotonic() + timeout
