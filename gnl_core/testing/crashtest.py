@@ -48,6 +48,7 @@ def crashtest(
     folder: str | os.PathLike[str] | None = None,
     policy: Policy = by_witness,
     actions: Sequence[Action] = ("kill",),
+    outage: int = 1,
     kills: int = 1,
     resume_limit: int = 6,
     child_timeout: float = 30.0,
@@ -65,6 +66,7 @@ def crashtest(
         policy: Answers questions, in the process that met them: `by_witness`, `nobody`, `nobody_in_doubt`, `refuse`,
             or one's own.
         actions: What goes wrong at each write; effects are killed around only if 'kill' is one of them.
+        outage: Writes in a row that a store is away for; the runtime sends a batch again for some seconds.
         kills: Faults in a row, at least 1: with 2, each resumption is hit at each of its own points too.
         resume_limit: Processes that may resume a run before it counts as stuck, at least 1.
         child_timeout: Seconds after which a child counts as hung.
@@ -78,14 +80,16 @@ def crashtest(
         raise ConfigError(
             f"the crash test's scenario {_name(scenario)} must be an async function of (journal, effects)"
         )
-    if kills < 1 or resume_limit < 1:
-        raise ConfigError(f"kills {kills} and resume_limit {resume_limit} must be at least 1")
+    if min(kills, resume_limit, outage) < 1:
+        raise ConfigError(f"kills {kills}, resume_limit {resume_limit} and outage {outage} must be at least 1")
     check_forkable()
     began = time.monotonic()
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="crashtest-", dir=folder if folder is not None else _memory()))
-    lab = _Lab(scenario, storage_factory or _sqlite, place, policy, tuple(actions), kills, resume_limit, child_timeout)
+    lab = _Lab(
+        scenario, storage_factory or _sqlite, place, policy, tuple(actions), outage, kills, resume_limit, child_timeout
+    )
     first = lab.learn()
     gc.collect()
     gc.freeze()  # else each child's first collection copies the parent's memory
@@ -146,6 +150,7 @@ class _Lab:
     place: Path
     policy: Policy
     actions: tuple[Action, ...]
+    outage: int
     kills: int
     resume_limit: int
     child_timeout: float
@@ -175,9 +180,9 @@ class _Lab:
         """Yield every fault that can hit a run with the writes and effects of this one."""
         for number in range(1, seen.writes + 1):
             for action in self.actions:
-                yield Fault(number=number, when="before", action=action)
+                yield Fault(number=number, when="before", action=action, times=self.outage)
                 if action in ("kill", "unknown"):
-                    yield Fault(number=number, when="after", action=action)
+                    yield Fault(number=number, when="after", action=action, times=self.outage)
         if "kill" in self.actions:
             for number in range(1, seen.fired + 1):
                 yield Fault(at="effect", number=number, when="before")
