@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import importlib.util
 import os
 import time
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from gnl_core.errors import (
     GnlError,
@@ -28,7 +28,13 @@ from gnl_core.errors import (
 from gnl_core.model.messages import ModelEvent, ModelRequest, ModelResponse
 from gnl_core.model.providers._shared import clean
 
+_Holder: TypeAlias = AsyncGenerator[None]
+_Clients: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Any, _Holder]]
+
 _MOST_OF_A_MESSAGE = 500
+# Keeps the open clients of a forgotten model out of the garbage, which would drop their sockets with a warning.
+_open: dict[int, _Clients] = {}
+_closing: set[asyncio.Task[None]] = set()
 
 
 class SdkModel(ABC):
@@ -78,8 +84,7 @@ class SdkModel(ABC):
         self._base_url = base_url
         self._timeout = timeout
         self._max_retries = max_retries
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[Any]]]
-        self._clients = WeakKeyDictionary()
+        self._own_clients()
 
     @property
     def spec(self) -> str:
@@ -95,7 +100,7 @@ class SdkModel(ABC):
             return self
         other = copy.copy(self)
         other.provider = provider
-        other._clients = WeakKeyDictionary()
+        other._own_clients()
         return other
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -120,17 +125,18 @@ class SdkModel(ABC):
         """
         call = self._request(request)
         try:
-            async with aclosing(self._events(await self._client(), call)) as events:
+            async with contextlib.aclosing(self._events(await self._client(), call)) as events:
                 async for event in events:
                     yield event
-            return
         except Exception as error:
             failure = self._failure(error)
-        raise failure
+        else:
+            return
+        raise failure  # outside, as in `generate`
 
     async def aclose(self) -> None:
         """Close the client of the running event loop; the end of the loop does it too."""
-        held = self._clients.pop(asyncio.get_running_loop(), None)
+        held = self._clients.get(asyncio.get_running_loop())
         if held is not None:
             await held[1].aclose()
 
@@ -140,8 +146,9 @@ class SdkModel(ABC):
     def _make_client(self, api_key: str) -> Any:
         """Return the SDK's async client."""
 
+    @staticmethod
     @abstractmethod
-    async def _close_client(self, client: Any) -> None:
+    async def _close_client(client: Any) -> None:
         """Close it."""
 
     @abstractmethod
@@ -158,24 +165,22 @@ class SdkModel(ABC):
 
     # Clients ---------------------------------------------------------------------------------------------------
 
+    def _own_clients(self) -> None:
+        self._clients: _Clients = {}
+        weakref.finalize(self, _close_soon, self._clients).atexit = False
+
     async def _client(self) -> Any:
         loop = asyncio.get_running_loop()
         held = self._clients.get(loop)
         if held is None:
-            for dead in [other for other in self._clients if other.is_closed()]:
-                del self._clients[dead]
-            # asyncio closes the generators that are still open when a loop ends: that is where a client is closed.
-            holder = self._hold(self._key())
-            held = self._clients[loop] = (await anext(holder), holder)
+            for other in [other for other in self._clients if other.is_closed()]:
+                del self._clients[other]  # it ended without closing its generators, and nothing can close them now
+            client = self._make_client(self._key())
+            holder = _hold(client, self._close_client, self._clients)
+            held = self._clients[loop] = (client, holder)
+            _open[id(self._clients)] = self._clients
+            await anext(holder)
         return held[0]
-
-    async def _hold(self, api_key: str) -> AsyncGenerator[Any]:
-        client = self._make_client(api_key)
-        try:
-            yield client
-        finally:
-            self._clients.pop(asyncio.get_running_loop(), None)
-            await self._close_client(client)
 
     def _key(self) -> str:
         key = self._api_key if self._api_key is not None else self._key_of_environment()
@@ -224,6 +229,30 @@ class SdkModel(ABC):
                 text = text.replace(key, "[key]")
         text = clean(text).strip()
         return text if len(text) <= _MOST_OF_A_MESSAGE else text[:_MOST_OF_A_MESSAGE] + "…"
+
+
+async def _hold(client: Any, close: Callable[[Any], Awaitable[None]], clients: _Clients) -> _Holder:
+    """Close the client when the loop ends: asyncio closes the generators that are still open then."""
+    try:
+        yield
+    finally:
+        clients.pop(asyncio.get_running_loop(), None)
+        if not clients:
+            _open.pop(id(clients), None)
+        await close(client)
+
+
+def _close_soon(clients: _Clients) -> None:
+    """Close the clients of a model that is no more, each in its own loop."""
+    for loop, (_, holder) in [*clients.items()]:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and has closed the client
+            loop.call_soon_threadsafe(_start_closing, loop, holder)
+
+
+def _start_closing(loop: asyncio.AbstractEventLoop, holder: _Holder) -> None:
+    task = loop.create_task(holder.aclose())
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 def _installed(module: str) -> bool:

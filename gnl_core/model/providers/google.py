@@ -69,7 +69,8 @@ class GoogleModel(SdkModel):
             },
         )
 
-    async def _close_client(self, client: Any) -> None:
+    @staticmethod
+    async def _close_client(client: Any) -> None:
         await client.aio.aclose()
         client.close()
 

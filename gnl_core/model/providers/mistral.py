@@ -65,7 +65,8 @@ class MistralModel(SdkModel):
             retry_config=RetryConfig("backoff" if self._max_retries else "none", backoff, bool(self._max_retries)),
         )
 
-    async def _close_client(self, client: Any) -> None:
+    @staticmethod
+    async def _close_client(client: Any) -> None:
         await client.__aexit__(None, None, None)
         client.__exit__(None, None, None)
 

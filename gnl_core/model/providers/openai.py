@@ -50,7 +50,8 @@ class OpenAIModel(SdkModel):
             api_key=api_key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
         )
 
-    async def _close_client(self, client: Any) -> None:
+    @staticmethod
+    async def _close_client(client: Any) -> None:
         await client.close()
 
     def _request(self, request: ModelRequest) -> dict[str, Any]:
