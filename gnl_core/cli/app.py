@@ -66,7 +66,8 @@ def main(args: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
     except Exception:
         # 1 says that something waits or failed; a fault of ours must not look like one.
-        complain(traceback.format_exc())
+        for line in traceback.format_exc().splitlines():
+            complain(line)
         complain(f"{PROGRAM}: this is a fault of the program, please report it")
         code = INTERNAL
     sys.exit(code if isinstance(code, int) else DONE)

@@ -46,19 +46,21 @@ def check_file(path: Path) -> None:
     Asked through SQLite and not by opening the file: closing a file drops every lock that this process holds on it.
 
     Raises:
-        click.UsageError: It is none; the message says why.
+        click.ClickException: It is none; the message says why.
     """
     if not path.exists():
-        raise click.UsageError(f"{path}: no such file. A journal is made by the program that runs agents, never by gnl")
+        raise click.ClickException(
+            f"{path}: no such file. A journal is made by the program that runs agents, never by gnl"
+        )
     if not path.is_file():
-        raise click.UsageError(f"{path}: is no file")
+        raise click.ClickException(f"{path}: is no file")
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
-        raise click.UsageError(f"{path}: cannot be read as an SQLite database ({error})") from None
+        raise click.ClickException(f"{path}: cannot be read as an SQLite database ({error})") from None
     if not tables >= _TABLES:
-        raise click.UsageError(f"{path}: is an SQLite database that holds no journal")
+        raise click.ClickException(f"{path}: is an SQLite database that holds no journal")
 
 
 async def require_run(journal: Journal, run_id: str) -> None:
@@ -83,7 +85,7 @@ def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]], *, write: 
         write: Whether the work may write; without it the file is opened so that nothing can.
 
     Raises:
-        click.UsageError: The file is no journal.
+        click.ClickException: The file is no journal.
         GnlError: What the work raised.
     """
     check_file(path)

@@ -47,15 +47,19 @@ def short(value: object, most: int = _LONG) -> str:
 
 
 def tell(text: str) -> None:
-    """Write one line of data to standard output; a reader that has gone (`| head`) is no error, a full disk is told."""
+    """Write one line of data to standard output; a reader that has gone (`| head`) is no error.
+
+    Raises:
+        click.ClickException: It cannot be written, for instance since the disk is full.
+    """
     try:
         click.echo(text)
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):
-            complain(f"{PROGRAM}: standard output cannot be written: {error.strerror}")
         # Python flushes once more at exit, into whatever is open then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise click.ClickException(f"standard output cannot be written: {error.strerror}") from None
 
 
 def complain(text: str) -> None:
