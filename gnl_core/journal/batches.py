@@ -1,7 +1,7 @@
 """What a batch means, without a store: its operations made ready to write, and the check of their conditions.
 
-Stores differ in how they find rows and write them. What refuses a batch, what counts as done already, and what a counter
-comes to are decided here, so that no two stores can disagree.
+Stores differ in how they find rows and write them. What refuses a batch, what counts as done already, and what a
+counter comes to are decided here, so that no two stores can disagree; so is what one page of a scan has to read.
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ def _increments(op: Op) -> dict[str, int]:
     return by
 
 
-def rule(steps: Sequence[Step], present: Mapping[str, Stamp], tag: int, value_of: Callable[[str], JsonValue]) -> Ruling:
+def rule(
+    steps: Sequence[Step], present: Mapping[str, Stamp], tag: int, value_of: Callable[[Step], JsonValue]
+) -> Ruling:
     """Check the conditions of a batch, in the order given.
 
     A batch of which any row carries its own tag has been written before, whole: whatever else its conditions say now,
@@ -183,7 +185,7 @@ def rule(steps: Sequence[Step], present: Mapping[str, Stamp], tag: int, value_of
             if row is not None and row[1] != tag:
                 kept.append(index)
         elif kind == "add":
-            total = _sum(step, value_of(step.name) if row is not None else {}, again=bool(again))
+            total = _sum(step, value_of(step) if row is not None else {}, again=bool(again))
             if total is not None:
                 if sums is None:
                     sums = {}
@@ -213,18 +215,74 @@ def _sum(step: Step, value: JsonValue, *, again: bool) -> dict[str, int] | None:
     return total
 
 
-def check_page(limit: int, max_bytes: int, newer_than: int) -> None:
-    """Check the bounds of a scan.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one page of a scan has to read.
+
+    Attributes:
+        own: Encoded key of the row at the prefix itself, None where it is not due. It comes first, reversed last.
+        low: The rows below the prefix begin here,
+        high: and end before this.
+        newer_than: Only rows of a larger version.
+        reverse: Descend.
+        limit: Rows at most.
+        max_bytes: The page ends after the row that reaches this many bytes.
+        blobs: Whether to read blobs.
+    """
+
+    own: str | None
+    low: str
+    high: str
+    newer_than: int
+    reverse: bool
+    limit: int
+    max_bytes: int
+    blobs: bool
+
+
+_END = "\x7f"  # sorts after every key
+
+
+def span(
+    prefix: Key, *, after: Key | None, newer_than: int, reverse: bool, limit: int, max_bytes: int, blobs: bool
+) -> Span:
+    """Return what a page has to read.
 
     Raises:
-        ValueError: One is out of range.
+        ValueError: A bound is out of range.
+        IdInvalidError: A segment cannot be spelt.
+        TypeError: The prefix is no tuple of str.
     """
-    if type(limit) is not int or limit < 1:
-        raise ValueError(f"limit is {limit!r}, must be at least 1")
+    check_limit(limit)
     if type(max_bytes) is not int or max_bytes < 1:
         raise ValueError(f"max_bytes is {max_bytes!r}, must be at least 1")
     if type(newer_than) is not int:
-        raise ValueError(f"newer_than is {newer_than!r}, must be a version")
+        raise TypeError(f"newer_than is {newer_than!r}, must be a version")
+    if type(prefix) is not tuple:
+        raise TypeError(f"a prefix is a tuple of segments, not {prefix!r}")
+    own: str | None = None
+    low, high = "", _END
+    if prefix:
+        own, low, high = keys.prefix_range(prefix)
+    if after is not None:
+        name = name_of(after)
+        if own is not None and (own >= name if reverse else own <= name):
+            own = None
+        if reverse:
+            high = min(high, name)
+        else:
+            low = max(low, name + "!")  # before every longer key, since '!' precedes all characters of one
+    return Span(own, low, high, newer_than, reverse, limit, max_bytes, blobs)
+
+
+def check_limit(limit: int) -> None:
+    """Check how many rows may be asked for.
+
+    Raises:
+        ValueError: Less than 1.
+    """
+    if type(limit) is not int or limit < 1:
+        raise ValueError(f"limit is {limit!r}, must be at least 1")
 
 
 def check_org(org: str) -> str:
@@ -239,33 +297,3 @@ def check_org(org: str) -> str:
 def refuse_scope(what: str) -> ConfigError:
     """Return the error of asking a scoped journal for what only the whole store has."""
     return ConfigError(f"{what} is asked of a journal that is scoped already; ask the storage's own journal")
-
-
-def after_name(name: str) -> str:
-    """Return a text that sorts after `name` and before every longer key: '!' precedes all characters of a key."""
-    return name + "!"
-
-
-END = "\x7f"
-"""Sorts after every key."""
-
-
-def bounds(prefix: Key, after: Key | None, *, reverse: bool) -> tuple[str | None, str, str]:
-    """Return what a scan has to read: the row at the prefix, if it is still due, and the range [low, high) below it.
-
-    Raises:
-        IdInvalidError: A segment cannot be spelt.
-    """
-    if type(prefix) is not tuple:
-        raise TypeError(f"a prefix is a tuple of segments, not {prefix!r}")
-    own: str | None
-    if prefix:
-        own, low, high = keys.prefix_range(prefix)
-    else:
-        own, low, high = None, "", END
-    if after is None:
-        return own, low, high
-    name = name_of(after)
-    if reverse:
-        return (own if own is not None and own < name else None), low, min(high, name)
-    return (own if own is not None and own > name else None), max(low, after_name(name)), high

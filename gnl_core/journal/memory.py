@@ -12,7 +12,18 @@ from types import TracebackType
 from typing import Self
 
 from gnl_core.errors import StoreUnavailableError
-from gnl_core.journal.batches import Step, bounds, check_org, check_page, name_of, prepare, refuse_scope, rule
+from gnl_core.journal.batches import (
+    Ruling,
+    Span,
+    Step,
+    check_limit,
+    check_org,
+    name_of,
+    prepare,
+    refuse_scope,
+    rule,
+    span,
+)
 from gnl_core.journal.port import Applied, Capability, Entry, Key, Op, Page, Read, Refused
 from gnl_core.journal.values import from_text, size_of, to_text
 
@@ -49,14 +60,15 @@ class _Scope:
         del self.names[bisect_left(self.names, name)]
         return True
 
-    def walk(self, own: str | None, low: str, high: str, *, reverse: bool) -> Iterator[str]:
-        names = self.names[bisect_left(self.names, low) : bisect_left(self.names, high)]
-        found = own is not None and own in self.rows
-        if found and not reverse:
-            yield own  # type: ignore[misc] # found says it is there
-        yield from reversed(names) if reverse else names
-        if found and reverse:
-            yield own  # type: ignore[misc] # ditto
+    def walk(self, part: Span) -> Iterator[str]:
+        at = [part.own] if part.own is not None and part.own in self.rows else []
+        start, end = bisect_left(self.names, part.low), bisect_left(self.names, part.high)
+        if part.reverse:
+            yield from (self.names[index] for index in range(end - 1, start - 1, -1))
+            yield from at
+        else:
+            yield from at
+            yield from (self.names[index] for index in range(start, end))
 
 
 class _Store:
@@ -171,14 +183,21 @@ class MemoryJournal:
         blobs: bool = False,
     ) -> Page:
         """Read one page of the rows at and below `prefix`."""
-        check_page(limit, max_bytes, newer_than)
-        own, low, high = bounds(prefix, after, reverse=reverse)
+        part = span(
+            prefix,
+            after=after,
+            newer_than=newer_than,
+            reverse=reverse,
+            limit=limit,
+            max_bytes=max_bytes,
+            blobs=blobs,
+        )
         found: list[tuple[str, _Row]] = []
         size = 0
         more = False
         with self._store.lock:
             scope = self._store.scope(self._org)
-            for name in scope.walk(own, low, high, reverse=reverse):
+            for name in scope.walk(part):
                 row = scope.rows[name]
                 if row.version <= newer_than:
                     continue
@@ -199,43 +218,46 @@ class MemoryJournal:
             rows = scope.rows
             now = self._store.now()
             present = {step.name: (row.version, row.batch) for step in steps if (row := rows.get(step.name))}
-            ruling = rule(steps, present, batch, lambda name: from_text(name, rows[name].text))
+            ruling = rule(steps, present, batch, lambda step: from_text(step.name, rows[step.name].text))
             if ruling.refused >= 0:
                 name = steps[ruling.refused].name
                 row = rows.get(name)
                 return Refused(ruling.refused, None if row is None else row.entry(name, blobs=True), now)
-            version = ruling.resent or self._write(scope, steps, set(ruling.kept), ruling.sums or {}, batch, now)
+            version = ruling.resent or self._write(scope, steps, ruling, batch, now=now)
         return Applied(version, now, ruling.counters(steps), ruling.kept)
 
-    def _write(
-        self, scope: _Scope, steps: list[Step], kept: set[int], sums: dict[str, dict[str, int]], batch: int, now: int
-    ) -> int:
+    def _write(self, scope: _Scope, steps: list[Step], ruling: Ruling, batch: int, *, now: int) -> int:
         store = self._store
         version = store.version + 1
+        rows: list[tuple[str, _Row | None]] = []
         for index, step in enumerate(steps):
-            if step.kind == "expect" or index in kept:
+            old = scope.rows.get(step.name)
+            if step.kind == "expect" or index in ruling.kept or (step.kind == "delete" and old is None):
                 continue
             if step.kind == "delete":
-                if scope.remove(step.name):
-                    store.version = version
+                rows.append((step.name, None))
                 continue
-            old = scope.rows.get(step.name)
             text, blob = step.text, step.blob
             if step.kind == "add":
-                text, blob = to_text(step.key, sums[step.name]), old.blob if old else None
+                text, blob = to_text(step.key, (ruling.sums or {})[step.name]), old.blob if old else None
             created = old.created_at if old else now
-            scope.write(step.name, _Row(step.key, text, blob, version, batch, created, now))
+            rows.append((step.name, _Row(step.key, text, blob, version, batch, created, now)))
+        # Nothing below can fail: all of the batch, or, by an error above, nothing.
+        for name, row in rows:
+            if row is None:
+                scope.remove(name)
+            else:
+                scope.write(name, row)
             store.version = version
         return store.version
 
     async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
         """Delete at most `limit` rows at and below a non-empty prefix."""
-        check_page(limit, 1, 0)
         name_of(prefix)
-        own, low, high = bounds(prefix, None, reverse=False)
+        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
         with self._store.lock:
             scope = self._store.scope(self._org)
-            names = [name for name, _ in zip(scope.walk(own, low, high, reverse=False), range(limit), strict=False)]
+            names = [name for name, _ in zip(scope.walk(part), range(limit), strict=False)]
             for name in names:
                 scope.remove(name)
         return len(names)
@@ -256,7 +278,7 @@ class MemoryJournal:
         """List organisations that have rows, ascending; '' is the unscoped one."""
         if self._org:
             raise refuse_scope("scopes()")
-        check_page(limit, 1, 0)
+        check_limit(limit)
         with self._store.lock:
             self._store.scope("")
             names = sorted(org for org, scope in self._store.scopes.items() if scope.rows)

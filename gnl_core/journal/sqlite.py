@@ -13,11 +13,13 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from gnl_core.errors import ConfigError
-from gnl_core.journal.batches import bounds, check_org, check_page, name_of, prepare, refuse_scope
+from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
 from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
 from gnl_core.journal.sqlite_open import Durability, target_of
-from gnl_core.journal.sqlite_rows import Clock, Rows, Statistics
+from gnl_core.journal.sqlite_rows import Rows
+from gnl_core.journal.sqlite_state import Clock, Statistics
 from gnl_core.journal.sqlite_thread import Held, Job, Reader, Writer
+from gnl_core.journal.sqlite_write import WriteRows
 
 
 class _Engine:
@@ -38,19 +40,19 @@ class _Engine:
     def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
         loop = asyncio.get_running_loop()
         future = Held(loop=loop)
-        self.writer.submit(Job(work, arguments, {}, future, loop))
+        self.writer.submit(Job(work, arguments, future, loop))
         return future
 
-    def read(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> asyncio.Future[Any]:
+    def read(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self.reader.submit(Job(work, arguments, options, future, loop))
+        self.reader.submit(Job(work, arguments, future, loop))
         return future
 
     def open(self) -> str:
         if self.store_id is None:
             future: concurrent.futures.Future[str] = concurrent.futures.Future()
-            self.reader.submit(Job(Rows.opened, (), {}, future, None))
+            self.reader.submit(Job(Rows.opened, (), future, None))
             self.store_id = future.result()
         return self.store_id
 
@@ -98,9 +100,9 @@ class SqliteStorage:
 
         Args:
             path: The file; or a 'file:' URI, of which 'mode=ro' allows reads only.
-            durability: 'full' syncs the log with each commit: what was acknowledged survives a power cut. 'normal' syncs
-                only now and then and costs this: a power cut may lose the last acknowledged batches, whole, never the
-                order between them; a crash of the process alone loses none.
+            durability: 'full' syncs the log with each commit: what was acknowledged survives a power cut. 'normal'
+                syncs only now and then and costs this: a power cut may lose the last acknowledged batches, each of them
+                whole; a crash of the process alone loses none.
             lock_wait: Seconds to wait for other processes' transactions before `StoreBusyError`.
             clock: Seconds since the epoch; the store's clock never runs backwards, whatever this returns.
 
@@ -178,30 +180,27 @@ class SqliteJournal:
         blobs: bool = False,
     ) -> Page:
         """Read one page of the rows at and below `prefix`."""
-        check_page(limit, max_bytes, newer_than)
-        page = await self._engine.read(
-            Rows.scan,
-            self._org,
-            bounds(prefix, after, reverse=reverse),
+        part = span(
+            prefix,
+            after=after,
             newer_than=newer_than,
             reverse=reverse,
             limit=limit,
             max_bytes=max_bytes,
             blobs=blobs,
         )
-        return cast("Page", page)
+        return cast("Page", await self._engine.read(Rows.scan, self._org, part))
 
     async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
         """Write a batch, all or nothing."""
         steps = prepare(ops, batch)
-        return cast("Applied | Refused", await self._engine.write(Rows.apply, self._org, steps, batch))
+        return cast("Applied | Refused", await self._engine.write(WriteRows.apply, self._org, steps, batch))
 
     async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
         """Delete at most `limit` rows at and below a non-empty prefix."""
-        check_page(limit, 1, 0)
-        own = name_of(prefix)
-        _, low, high = bounds(prefix, None, reverse=False)
-        return cast("int", await self._engine.write(Rows.delete_prefix, self._org, own, low, high, limit))
+        name_of(prefix)
+        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
+        return cast("int", await self._engine.write(WriteRows.delete_prefix, self._org, part))
 
     async def now(self) -> int:
         """Return the store's clock in milliseconds."""
@@ -217,7 +216,7 @@ class SqliteJournal:
         """List organisations that have rows, ascending; '' is the unscoped one."""
         if self._org:
             raise refuse_scope("scopes()")
-        check_page(limit, 1, 0)
+        check_limit(limit)
         return cast("list[str]", await self._engine.read(Rows.scopes, after, limit))
 
     async def aclose(self) -> None:

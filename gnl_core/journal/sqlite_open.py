@@ -59,8 +59,8 @@ def target_of(path: str | os.PathLike[str], durability: Durability) -> Target:
     """
     if durability not in ("full", "normal"):
         raise ConfigError(f"durability is {durability!r}, must be 'full' or 'normal'")
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text or "\0" in text:
+    text = os.fsdecode(path)
+    if not text or "\0" in text:
         raise ConfigError(f"the path of a journal is {text!r}, must name a file")
     if text == ":memory:" or _MEMORY_URI.match(text):
         raise ConfigError(f"{text} would be another database for each of the store's threads: use InMemoryStorage()")

@@ -16,9 +16,6 @@ from gnl_core.journal.port import JsonValue, Key
 MAX_DEPTH = 500
 """Most levels of objects and arrays in a value: what is written must be readable from any stack."""
 
-JSON_TEXT = 0
-"""The codec that a row's value stands in; there is one so far."""
-
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
@@ -84,7 +81,7 @@ def _walk(value: object, depth: int) -> None:
     # The encoder turns names like 1 or None into text without a word; the depth is found here before it recurses.
     if depth > MAX_DEPTH:
         raise ValueError(f"more than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         for name, member in value.items():
             if not isinstance(name, str):
                 raise TypeError(f"the member's name {name!r} is no str")
