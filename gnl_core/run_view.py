@@ -34,7 +34,8 @@ class CallView:
         text: What the model read of a denied or reflected call.
         cause: Why it is in doubt, where its own process saw that.
         settled_by: Who settled a doubt.
-        replayed_from: The call or the row whose record answered this one; '' where it ran itself.
+        replayed_from: The call whose record answered this one, '<run>/<call>' where it is another run's; '' where it
+            ran itself.
         copied_from: Run id of a fork's source.
         question: Name of the question that it waits for; '' where it waits for none.
         child: Run id of the sub-agent that it drives; '' where it drives none.

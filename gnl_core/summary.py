@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import dataclasses
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -203,8 +204,36 @@ async def doubts_of(journal: Journal, root: str, now: int) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for part in await parts_of(journal, root):
-        async for entry in call_rows(journal, root, part):
-            record = read_call(entry)
-            if is_in_doubt(record, entry, alive=False, now=now) and not record.mirror_of:
-                found[f"{keys.run_id_of(root, part)}/{record.call}/in_doubt/{record.attempts}"] = None
+        rows = [(entry, read_call(entry)) async for entry in call_rows(journal, root, part)]
+        for entry, record in await originals(journal, rows):
+            if is_in_doubt(record, entry, alive=False, now=now):
+                found[f"{record.run or keys.run_id_of(root, part)}/{record.call}/in_doubt/{record.attempts}"] = None
     return tuple(found)
+
+
+async def originals(journal: Journal, rows: Sequence[tuple[Entry, CallRecord]]) -> list[tuple[Entry, CallRecord]]:
+    """Return the rows with what is recorded outside of the run filled in.
+
+    A shadow that is not settled is replaced by the record it shadows, since another run may have settled that one; a
+    settled shadow keeps what its run was told, and gets `run` and `call` of the work that it replays.
+
+    Raises:
+        StoreCorruptError: An original is no call record.
+        JournalFormatError: An original was written by a newer release.
+    """
+    found = list(rows)
+    shadows = {number: keys.decode(record.mirror_of) for number, (_, record) in enumerate(rows) if record.mirror_of}
+    if not shadows:
+        return found
+    read = await journal.get_many(list(shadows.values()))
+    for number, original in zip(shadows, read.entries, strict=True):
+        if original is None:
+            continue
+        entry, record = rows[number]
+        source = read_call(original)
+        found[number] = (
+            (entry, dataclasses.replace(record, run=source.run, call=source.call))
+            if record.terminal
+            else (original, source)
+        )
+    return found

@@ -21,7 +21,7 @@ from gnl_core.model.messages import ReasoningPart, ToolCallPart
 from gnl_core.records import CallRecord, QuestionKind, StepRecord, read_call, read_step, stamped
 from gnl_core.run_list import RunPage, count_runs_by_status, list_runs
 from gnl_core.run_view import CallView, RunView, StepView
-from gnl_core.summary import RunSummary, ViewStatus, is_in_doubt, parts_of, read_head
+from gnl_core.summary import RunSummary, ViewStatus, is_in_doubt, originals, parts_of, read_head
 
 __all__ = [
     "CallView",
@@ -94,10 +94,11 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
         rows.problems.append(str(error))
     summary = read_head(head, alive=rows.alive)
     await _read_rows(rows, journal, root, part, blobs=blobs)
+    rows.calls = dict(zip(rows.calls, await originals(journal, list(rows.calls.values())), strict=True))
     await _read_children(rows, journal, root)
     steps = tuple(_step(rows, number) for number in sorted(rows.steps))
     shown = {call.id for step in steps for call in step.calls}
-    others = [record.call for _, record in (*rows.calls.values(), *rows.by_args.values()) if record.call not in shown]
+    others = [call for call in (*rows.calls, *rows.by_args) if call not in shown]
     asked = {call.id: call for step in rows.steps.values() for call in step[1].response.tool_calls}
     for call in dict.fromkeys(others):
         _, record = rows.record(call) or (None, None)
@@ -219,11 +220,18 @@ def _call(rows: _Rows, call: ToolCallPart) -> CallView:
         text=record.text,
         cause=record.cause,
         settled_by=record.settled_by,
-        replayed_from=record.mirror_of or (record.call if record.call != call.id else ""),
+        replayed_from=_source(rows, record, call),
         copied_from=record.copied_from,
         question=asked.question if asked is not None else "",
         child=child,
     )
+
+
+def _source(rows: _Rows, record: CallRecord, call: ToolCallPart) -> str:
+    """Return the call whose work this one replays; '' where it is its own."""
+    if record.run not in ("", rows.run_id):
+        return f"{record.run}/{record.call}"
+    return record.call if record.call != call.id else ""
 
 
 def _output(rows: _Rows, entry: Entry, record: CallRecord) -> JsonValue:
@@ -257,13 +265,13 @@ def _question(rows: _Rows, call: ToolCallPart, entry: Entry, record: CallRecord)
     )
     if record.status == "suspended":
         question = record.question or {}
-        kind, attempt = str(question.get("kind")), _number(question.get("attempt"))
+        kind = str(question.get("kind"))
         reason, at = _text(question.get("reason")) or "", _number(question.get("at"))
         prior = question.get("prior")
     elif not is_in_doubt(record, entry, alive=rows.alive, now=rows.now):
         return None
     asked = Interrupt(
-        run_id=rows.run_id,
+        run_id=record.run or rows.run_id,
         tool_call_id=record.call,
         tool_name=record.tool,
         args=record.args,

@@ -1,5 +1,6 @@
 """Lists of runs, and one run, as people read them; looking runs nothing and writes nothing."""
 
+import dataclasses
 import json
 
 import pytest
@@ -347,6 +348,28 @@ async def test_a_failed_side_effect_is_in_doubt_unless_nothing_happened_for_cert
     assert asked == ["r/s0p0/in_doubt/1", "r/s0p3/in_doubt/3"]
 
 
+async def test_a_call_recorded_outside_the_run_is_in_doubt_until_any_run_settles_it(journal):
+    outside = keys.xrun_args("pay", "d")
+    record = CallRecord(
+        status="running", tool="pay", call="s0p0", args={"amount": 5}, digest="d", side_effect=True, attempts=1, run="r"
+    )
+    shadow = dataclasses.replace(record, mirror_of=keys.encode(outside), run="")
+    await write(
+        journal,
+        *head_ops("r", status="running"),
+        lock_op("r", dead_owner()),
+        Put(outside, record.to_json()),
+        Put(keys.tool("r", keys.ROOT, 0, 0), shadow.to_json()),
+    )
+    assert [run.in_doubt for run in (await list_runs(journal)).runs] == [("r/s0p0/in_doubt/1",)]
+    assert [question.question for question in (await read_run(journal, "r")).questions] == ["r/s0p0/in_doubt/1"]
+
+    await write(journal, Put(outside, dataclasses.replace(record, status="succeeded", output="tr-9").to_json()))
+    assert [run.in_doubt for run in (await list_runs(journal)).runs] == [()]
+    view = await read_run(journal, "r")
+    assert (view.questions, view.calls[0].status, view.calls[0].output) == ((), "succeeded", "tr-9")
+
+
 async def test_a_running_run_whose_lock_is_released_is_interrupted(journal, living_owner):
     await write(journal, *head_ops("r", status="running"), lock_op("r", living_owner, released=True))
     assert [run.status for run in (await list_runs(journal)).runs] == ["interrupted"]
@@ -375,7 +398,7 @@ async def full_run(journal):
             "s1p1",
             status="suspended",
             args={"amount": 9},
-            question={"kind": "confirm", "attempt": 0, "reason": "money leaves", "at": 4},
+            question={"kind": "confirm", "reason": "money leaves", "at": 4},
         ),
         *head_ops("r", part=child, status="completed", steps=1, parent={"run": "r", "call": "s1p0"}),
         step_op("r", 0, TextPart("child"), part=child),
@@ -461,6 +484,24 @@ async def test_a_record_keyed_by_arguments_answers_each_call_it_resolved(journal
     first, second = (await read_run(journal, "r")).steps[0].calls
     assert (first.output, first.replayed_from) == ("tr-1", "")
     assert (second.output, second.replayed_from) == ("tr-1", "s0p0")
+
+
+async def test_work_of_another_run_is_shown_as_replayed_from_there(journal):
+    outside = keys.xrun_args("pay", "d")
+    record = CallRecord(
+        status="succeeded", tool="pay", call="s4p2", args={"amount": 5}, digest="d", side_effect=True, run="earlier"
+    )
+    shadow = dataclasses.replace(record, mirror_of=keys.encode(outside), run="", call="s0p0", output="tr-1")
+    await write(
+        journal,
+        *head_ops("r"),
+        step_op("r", 0, pay("s0p0")),
+        Put(outside, record.to_json()),
+        Put(keys.tool("r", keys.ROOT, 0, 0), shadow.to_json()),
+    )
+    view = await read_run(journal, "r")
+    assert view.calls == ()
+    assert [(c.id, c.output, c.replayed_from) for c in view.steps[0].calls] == [("s0p0", "tr-1", "earlier/s4p2")]
 
 
 async def test_a_large_output_is_read_when_it_is_asked_for(journal):

@@ -62,9 +62,7 @@ def test_a_sound_journal_needs_nothing(gnl, book, examine):
 def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, book, examine):
     book.write(
         *book.head("waits", status="suspended", questions=1),
-        book.call(
-            "waits", "s0p0", status="suspended", question={"kind": "confirm", "attempt": 0, "reason": "w", "at": 1}
-        ),
+        book.call("waits", "s0p0", status="suspended", question={"kind": "confirm", "reason": "w", "at": 1}),
         *book.head("killed", status="running"),
         book.dead_lock("killed"),
         book.call("killed", "s0p0", status="running", attempts=1),

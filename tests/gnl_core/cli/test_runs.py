@@ -31,9 +31,7 @@ def filled(book):
         *book.head("waits", at=2_000, status="suspended", agent="billing", questions=1),
         book.step("waits", 0, pay("s0p0"), pay("s0p1")),
         book.call("waits", "s0p0", side_effect=False, output="x"),
-        book.call(
-            "waits", "s0p1", status="suspended", question={"kind": "confirm", "attempt": 0, "reason": "why", "at": 9}
-        ),
+        book.call("waits", "s0p1", status="suspended", question={"kind": "confirm", "reason": "why", "at": 9}),
         *book.head("waits", part=child, parent={"run": "waits", "call": "s0p0"}),
         *book.head("killed", at=3_000, status="running", agent="billing"),
         book.dead_lock("killed"),
