@@ -182,8 +182,12 @@ def plain(value: JsonValue) -> JsonValue:
     """
     try:
         return _plain(value)
+    except NotCanonicalError:
+        raise
     except RecursionError:
         raise NotCanonicalError("a stored value is nested too deeply to be read") from None
+    except (TypeError, ValueError) as error:
+        raise NotCanonicalError(f"a stored value has a tag with a payload that is none ({error})") from None
 
 
 def _plain(value: JsonValue) -> JsonValue:
