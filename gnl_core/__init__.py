@@ -1,25 +1,173 @@
-"""What the runtime stands on: errors, canonical JSON, and the identity of a call."""
+"""The durable runtime: a completed tool call never runs again, and a call in doubt is settled, never guessed.
 
-from gnl_core.canonical import args_hash, canonical_json
-from gnl_core.errors import (
-    ConfigError,
-    GnlError,
-    IdentityDeclarationError,
-    MissingExtraError,
-    NotCanonicalError,
-)
-from gnl_core.identity import Identity, SemanticIdentity, Unusable, normalize_identity_value
+Names are loaded when they are first used, so that importing the package stays light.
+"""
 
-__all__ = [
-    "ConfigError",
-    "GnlError",
-    "Identity",
-    "IdentityDeclarationError",
-    "MissingExtraError",
-    "NotCanonicalError",
-    "SemanticIdentity",
-    "Unusable",
-    "args_hash",
-    "canonical_json",
-    "normalize_identity_value",
-]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnl_core.ambient import release_failed_claim as release_failed_claim
+    from gnl_core.ambient import with_idempotency as with_idempotency
+    from gnl_core.approvals import Answer as Answer
+    from gnl_core.approvals import Approval as Approval
+    from gnl_core.approvals import Interrupt as Interrupt
+    from gnl_core.canonical import args_hash as args_hash
+    from gnl_core.canonical import canonical_json as canonical_json
+    from gnl_core.codec import decode as decode
+    from gnl_core.codec import encode as encode
+    from gnl_core.compensate import compensate_run as compensate_run
+    from gnl_core.composable import DurableContext as DurableContext
+    from gnl_core.composable import durable_context as durable_context
+    from gnl_core.composable import durable_tools as durable_tools
+    from gnl_core.composable import with_durable_model as with_durable_model
+    from gnl_core.context import Context as Context
+    from gnl_core.context import current_context as current_context
+    from gnl_core.decisions import decide as decide
+    from gnl_core.decisions import list_interrupts as list_interrupts
+    from gnl_core.errors import AlreadyDecidedError as AlreadyDecidedError
+    from gnl_core.errors import ApprovalRequiredError as ApprovalRequiredError
+    from gnl_core.errors import CanceledError as CanceledError
+    from gnl_core.errors import CompensatedRunError as CompensatedRunError
+    from gnl_core.errors import ConfigError as ConfigError
+    from gnl_core.errors import DivergenceError as DivergenceError
+    from gnl_core.errors import DoubtError as DoubtError
+    from gnl_core.errors import EffectNotRecordedError as EffectNotRecordedError
+    from gnl_core.errors import GnlError as GnlError
+    from gnl_core.errors import IdentityDeclarationError as IdentityDeclarationError
+    from gnl_core.errors import JournalError as JournalError
+    from gnl_core.errors import MissingExtraError as MissingExtraError
+    from gnl_core.errors import ModelError as ModelError
+    from gnl_core.errors import NotCanonicalError as NotCanonicalError
+    from gnl_core.errors import NotPerformedError as NotPerformedError
+    from gnl_core.errors import RefusedError as RefusedError
+    from gnl_core.errors import ResultNotRepresentableError as ResultNotRepresentableError
+    from gnl_core.errors import RetryLimitExceededError as RetryLimitExceededError
+    from gnl_core.errors import RunBusyError as RunBusyError
+    from gnl_core.errors import RunLimitExceededError as RunLimitExceededError
+    from gnl_core.errors import RunNotFoundError as RunNotFoundError
+    from gnl_core.errors import SideEffectRetryBlockedError as SideEffectRetryBlockedError
+    from gnl_core.errors import StepTimeoutError as StepTimeoutError
+    from gnl_core.errors import TaintedSideEffectError as TaintedSideEffectError
+    from gnl_core.errors import ToolArgumentsError as ToolArgumentsError
+    from gnl_core.errors import ToolError as ToolError
+    from gnl_core.errors import ToolLoopDetectedError as ToolLoopDetectedError
+    from gnl_core.errors import UnknownQuestionError as UnknownQuestionError
+    from gnl_core.events import Event as Event
+    from gnl_core.fork import fork_run as fork_run
+    from gnl_core.halt import cancel_run as cancel_run
+    from gnl_core.identity import Identity as Identity
+    from gnl_core.identity import SemanticIdentity as SemanticIdentity
+    from gnl_core.identity import Unusable as Unusable
+    from gnl_core.identity import normalize_identity_value as normalize_identity_value
+    from gnl_core.incidents import Incident as Incident
+    from gnl_core.incidents import read_incidents as read_incidents
+    from gnl_core.journal.memory import InMemoryStorage as InMemoryStorage
+    from gnl_core.journal.sqlite import SqliteStorage as SqliteStorage
+    from gnl_core.limits import LoopDetection as LoopDetection
+    from gnl_core.limits import Price as Price
+    from gnl_core.limits import RunLimits as RunLimits
+    from gnl_core.limits import Timeouts as Timeouts
+    from gnl_core.model.messages import Message as Message
+    from gnl_core.model.messages import ModelSettings as ModelSettings
+    from gnl_core.model.messages import TextPart as TextPart
+    from gnl_core.model.messages import Usage as Usage
+    from gnl_core.model.port import ChatModel as ChatModel
+    from gnl_core.model.router import register_model_provider as register_model_provider
+    from gnl_core.model.router import resolve_model as resolve_model
+    from gnl_core.policy import Allow as Allow
+    from gnl_core.policy import Deny as Deny
+    from gnl_core.policy import GuardCall as GuardCall
+    from gnl_core.policy import RequireApproval as RequireApproval
+    from gnl_core.results import DurableResult as DurableResult
+    from gnl_core.results import ReplayedCall as ReplayedCall
+    from gnl_core.results import Step as Step
+    from gnl_core.results import ToolOutcome as ToolOutcome
+    from gnl_core.run import resume_run as resume_run
+    from gnl_core.run import run_durable as run_durable
+    from gnl_core.stream import DurableStream as DurableStream
+    from gnl_core.stream import stream_durable as stream_durable
+    from gnl_core.subagent import agent_tool as agent_tool
+    from gnl_core.sync import fork_run_sync as fork_run_sync
+    from gnl_core.sync import resume_run_sync as resume_run_sync
+    from gnl_core.sync import run_durable_sync as run_durable_sync
+    from gnl_core.sync import stream_durable_sync as stream_durable_sync
+    from gnl_core.tools import Tool as Tool
+    from gnl_core.tools import tool as tool
+
+_HOMES = {
+    "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
+    "gnl_core.approvals": ("Answer", "Approval", "Interrupt"),
+    "gnl_core.canonical": ("args_hash", "canonical_json"),
+    "gnl_core.codec": ("decode", "encode"),
+    "gnl_core.compensate": ("compensate_run",),
+    "gnl_core.composable": ("DurableContext", "durable_context", "durable_tools", "with_durable_model"),
+    "gnl_core.context": ("Context", "current_context"),
+    "gnl_core.decisions": ("decide", "list_interrupts"),
+    "gnl_core.errors": (
+        "AlreadyDecidedError",
+        "ApprovalRequiredError",
+        "CanceledError",
+        "CompensatedRunError",
+        "ConfigError",
+        "DivergenceError",
+        "DoubtError",
+        "EffectNotRecordedError",
+        "GnlError",
+        "IdentityDeclarationError",
+        "JournalError",
+        "MissingExtraError",
+        "ModelError",
+        "NotCanonicalError",
+        "NotPerformedError",
+        "RefusedError",
+        "ResultNotRepresentableError",
+        "RetryLimitExceededError",
+        "RunBusyError",
+        "RunLimitExceededError",
+        "RunNotFoundError",
+        "SideEffectRetryBlockedError",
+        "StepTimeoutError",
+        "TaintedSideEffectError",
+        "ToolArgumentsError",
+        "ToolError",
+        "ToolLoopDetectedError",
+        "UnknownQuestionError",
+    ),
+    "gnl_core.events": ("Event",),
+    "gnl_core.fork": ("fork_run",),
+    "gnl_core.halt": ("cancel_run",),
+    "gnl_core.identity": ("Identity", "SemanticIdentity", "Unusable", "normalize_identity_value"),
+    "gnl_core.incidents": ("Incident", "read_incidents"),
+    "gnl_core.journal.memory": ("InMemoryStorage",),
+    "gnl_core.journal.sqlite": ("SqliteStorage",),
+    "gnl_core.limits": ("LoopDetection", "Price", "RunLimits", "Timeouts"),
+    "gnl_core.model.messages": ("Message", "ModelSettings", "TextPart", "Usage"),
+    "gnl_core.model.port": ("ChatModel",),
+    "gnl_core.model.router": ("register_model_provider", "resolve_model"),
+    "gnl_core.policy": ("Allow", "Deny", "GuardCall", "RequireApproval"),
+    "gnl_core.results": ("DurableResult", "ReplayedCall", "Step", "ToolOutcome"),
+    "gnl_core.run": ("resume_run", "run_durable"),
+    "gnl_core.stream": ("DurableStream", "stream_durable"),
+    "gnl_core.subagent": ("agent_tool",),
+    "gnl_core.sync": ("fork_run_sync", "resume_run_sync", "run_durable_sync", "stream_durable_sync"),
+    "gnl_core.tools": ("Tool", "tool"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - computed from the one table above
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gnl_core' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF])

@@ -22,6 +22,7 @@
     │   ├── ApprovalRequiredError        the call waits for a person (loops of one's own)
     │   ├── UnknownQuestionError         an answer to a question that is not open
     │   ├── AlreadyDecidedError          the question has another answer already
+    │   ├── GuardFailedError             the guard raised, so the call was not run
     │   ├── DivergenceError              strict replay met another request than was recorded
     │   └── LimitError
     │       ├── RunLimitExceededError    tokens, cost or calls
@@ -241,6 +242,14 @@ class AlreadyDecidedError(RefusedError):
     """The question has been answered otherwise; the stored decision is in `detail`."""
 
     code = "already_decided"
+
+
+class GuardFailedError(RefusedError):
+    """The guard raised or answered nonsense; the call it was asked about was not run."""
+
+    code = "guard_failed"
+    http_status = 500
+    resumable = True
 
 
 class DivergenceError(RefusedError):

@@ -9,8 +9,7 @@ key                                          what stands there
 ===========================================  ======================================================================
 run/<root>/req/lock                          who drives the request; its version is the fence that each batch expects
 run/<root>/req/beat                          last sign of life of the driver
-run/<root>/req/canceled                      the request was canceled
-run/<root>/req/condemned                     its effects are being undone
+run/<root>/req/halt                          nothing new starts: it was canceled, or its effects are being undone
 run/<root>/req/taint                         the first untrusted content that entered it
 run/<root>/<part>/head                       status, times, who and what: the run as lists show it; its outcome
 run/<root>/<part>/input                      the frozen request
@@ -233,14 +232,9 @@ def beat(root: str) -> Key:
     return ("run", root, "req", "beat")
 
 
-def canceled(root: str) -> Key:
-    """Set once the request is canceled."""
-    return ("run", root, "req", "canceled")
-
-
-def condemned(root: str) -> Key:
-    """Set once the request's effects are being undone."""
-    return ("run", root, "req", "condemned")
+def halt(root: str) -> Key:
+    """Set once nothing new may start in the request: it was canceled, or its effects are being undone."""
+    return ("run", root, "req", "halt")
 
 
 def taint(root: str) -> Key:

@@ -1,7 +1,7 @@
 """What stands in the journal's rows: record types, their JSON form, and its format version.
 
 Rows come from disk, so reading them trusts nothing: a row that is no such record is a `StoreCorruptError` that names
-its key, and a row of a newer format a `JournalFormatError`. A release writes the format that the release before it reads.
+its key, and a row of a newer format a `JournalFormatError`. A release writes the format that the one before it reads.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class CallRecord:
         error: {'type', 'message', 'detail'} of what the body raised.
         certain: A failed call of which it is certain that nothing happened.
         cause: Why a call is in doubt: 'timeout', 'cancelled', 'not_recorded'.
+        ended: Whether the body of a call in doubt is known to have ended.
         question: {'kind', 'attempt', 'reason', 'at', 'prior'} of a suspended call.
         text: What the model reads of a denied or reflected call.
         resolved: Our ids of other calls that this record answered.
@@ -81,6 +82,7 @@ class CallRecord:
     error: Mapping[str, JsonValue] | None = None
     certain: bool = False
     cause: str = ""
+    ended: bool = False
     question: Mapping[str, JsonValue] | None = None
     text: str = ""
     resolved: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "error": dict,
     "certain": bool,
     "cause": str,
+    "ended": bool,
     "question": dict,
     "text": str,
     "resolved": list,

@@ -36,6 +36,7 @@ CODES = {
     "gnl_error": 500,
     "id_invalid": 400,
     "idempotency_owner_mismatch": 409,
+    "guard_failed": 500,
     "identity_declaration_invalid": 400,
     "journal_failed": 503,
     "journal_format": 409,

@@ -1,0 +1,309 @@
+"""Let a run begin, or go on: everything is checked before anything is written, then one batch takes the lock.
+
+The rows are scanned first. The lock's version changes whenever anybody acquires, takes over or releases it; the batch that
+takes it expects the version seen, so what was scanned is what stands, and one scan is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnl_core import keys
+from gnl_core.approvals import Answer, Approval, Interrupt
+from gnl_core.decisions import answer_of, answer_ops, load_rows, questions_in, unknown_question
+from gnl_core.errors import (
+    ChildRunError,
+    ConfigError,
+    RefusedError,
+    RunBusyError,
+    RunNotFoundError,
+    StoreCorruptError,
+    UnknownQuestionError,
+)
+from gnl_core.journal import get
+from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, new_batch
+from gnl_core.limits import read_limits
+from gnl_core.lock import acquire_ops
+from gnl_core.model.messages import Message, message_from_json, message_to_json
+from gnl_core.options import Options
+from gnl_core.outcome import changed, head_ops, new_head, read_head
+from gnl_core.owner import Owner, new_owner, register, unregister
+from gnl_core.records import FORMAT, stamped
+from gnl_core.request import Request
+from gnl_core.splice import digest_json
+
+Approvals = Mapping[str, bool | Approval]
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a caller asks for.
+
+    Attributes:
+        run_id: The run.
+        journal: The store.
+        messages: What the run is to begin with; None: it goes on with what it began with.
+        system: System prompt; None: the one it began with.
+        agent: Name of the agent, for lists.
+        model: 'provider/model', for lists.
+        approvals: Answers passed along.
+        explicit_limits: Whether the options' limits were given, and not left to what was frozen.
+        lock_ttl: Seconds.
+    """
+
+    run_id: str
+    journal: Journal
+    messages: tuple[Message, ...] | None
+    system: str | None
+    agent: str | None
+    model: str
+    approvals: Approvals
+    options: Options
+    explicit_limits: bool
+    lock_ttl: float
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A run that may be driven now."""
+
+    request: Request
+    messages: tuple[Message, ...]
+    system: str | None
+    head: dict[str, Any]
+
+
+async def admit(asked: Asked) -> Admitted:
+    """Check, take the lock, freeze the input of a new run, record the answers that were passed along.
+
+    Raises:
+        RunBusyError: Somebody else drives it.
+        RunNotFoundError: It is to go on, and there is no such run.
+        ChildRunError: It is a sub-agent's.
+        UnknownQuestionError, AlreadyDecidedError: An answer does not fit; nothing was written.
+        StoreCorruptError, JournalFormatError: Its rows cannot be read.
+    """
+    root, part = keys.split_run_id(asked.run_id)
+    if part != keys.ROOT:
+        raise ChildRunError(
+            f"run {asked.run_id!r} is a sub-agent's and is driven through its root run: resume {root!r}",
+            run_id=asked.run_id,
+            root=root,
+        )
+    for _ in range(_TRIES):
+        rows, now = await load_rows(asked.journal, root)
+        admitted = await _try(asked, rows, now)
+        if admitted is not None:
+            return admitted
+    raise RunBusyError(
+        f"run {root!r} was taken and released by others {_TRIES} times while this call looked at it; try again",
+        retry_after=1,
+        run_id=root,
+    )
+
+
+async def _try(asked: Asked, rows: dict[Key, Entry], now: int) -> Admitted | None:
+    root, journal = asked.run_id, asked.journal
+    known = rows.get(keys.input_of(root))
+    warnings: list[str] = []
+    if known is None:
+        frozen, messages, system, options = _begin(asked)
+    else:
+        frozen = None
+        messages, system, options = _go_on(asked, known, warnings)
+    old = read_head(rows.get(keys.head(root)))
+    if old is not None and old.get("forking"):
+        raise RefusedError(
+            f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
+            run_id=root,
+        )
+    answers, held = _answers(asked, rows, now)
+    owner = new_owner()
+    ops: list[Op] = [
+        *acquire_ops(
+            root,
+            rows.get(keys.lock(root)),
+            rows.get(keys.beat(root)),
+            now=now,
+            owner=owner,
+            ttl_ms=max(1, int(asked.lock_ttl * 1000)),
+        ),
+        *answers,
+    ]
+    if old is None:
+        head = new_head(
+            now=now,
+            model=asked.model,
+            agent=asked.agent,
+            thread=options.thread_id,
+            resource=options.resource_id,
+            channel=options.channel,
+            actor=options.actor,
+        )
+        ops += head_ops(root, keys.ROOT, None, head)
+    else:
+        head = old
+        if old.get("status") not in ("completed", "canceled", "running"):
+            head = changed(old, "running", now)
+            ops += head_ops(root, keys.ROOT, old, head)
+    if frozen is not None:
+        ops.append(Create(keys.input_of(root), frozen))
+    fence = await _take(journal, ops, owner)
+    if fence is None:
+        return None
+    request = Request(journal=journal, root=root, fence=fence, owner=owner, options=options, now=now)
+    request.load(list(rows.values()))
+    for warning in warnings:
+        request.warn(warning)
+    request.held, request.unused = held, set(held)
+    if options.limits.taint_scope == "thread" and options.thread_id and request.taint is None:
+        taint = await get(journal, keys.thread_taint(options.thread_id))
+        request.taint = taint.value if taint is not None and isinstance(taint.value, dict) else None
+    return Admitted(request, messages, system, head)
+
+
+async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None:
+    register(owner)
+    try:
+        outcome = await journal.apply(ops, batch=new_batch())
+    except BaseException:
+        unregister(owner)
+        raise
+    if isinstance(outcome, Applied):
+        return outcome.version
+    unregister(owner)
+    return None
+
+
+def _begin(asked: Asked) -> tuple[dict[str, JsonValue], tuple[Message, ...], str | None, Options]:
+    if asked.messages is None:
+        raise RunNotFoundError(
+            f"there is no run {asked.run_id!r} in this journal to go on with; pass a prompt to begin it",
+            run_id=asked.run_id,
+        )
+    if not asked.messages:
+        raise ConfigError(f"run {asked.run_id!r} is to begin with nothing: pass a prompt, or messages")
+    options = asked.options
+    frozen: dict[str, JsonValue] = {
+        "f": FORMAT,
+        "messages": [message_to_json(message) for message in asked.messages],
+        "system": asked.system,
+        "hash": fingerprint(asked.messages, asked.system),
+        "limits": options.limits.to_json(),
+        "agent": asked.agent,
+        "thread": options.thread_id,
+        "resource": options.resource_id,
+        "actor": options.actor,
+        "channel": options.channel,
+    }
+    return frozen, asked.messages, asked.system, options
+
+
+def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Message, ...], str | None, Options]:
+    value = stamped(known)
+    try:
+        messages = tuple(message_from_json(message) for message in value["messages"])
+        system = value.get("system")
+        limits = read_limits(value["limits"])
+        texts = {name: value.get(name) for name in ("thread", "resource", "channel", "actor")}
+        if not isinstance(system, str | None) or not all(isinstance(text, str | None) for text in texts.values()):
+            raise TypeError("system, thread, resource, channel or actor")
+    except (KeyError, TypeError, ValueError) as error:
+        key = keys.encode(known.key)
+        raise StoreCorruptError(
+            f"the row {key} holds no input of a run that can be read ({error}); run `gnl doctor`", key=key
+        ) from None
+    if asked.messages is not None and fingerprint(asked.messages, None) != fingerprint(messages, None):
+        warnings.append(
+            f"run {asked.run_id!r} began with other messages than were passed now; it goes on with those it began with. "
+            "One run id is one job: use another for another"
+        )
+    options = replace(
+        asked.options,
+        limits=asked.options.limits if asked.explicit_limits else limits,
+        thread_id=texts["thread"],
+        resource_id=texts["resource"],
+        channel=texts["channel"],
+        actor=asked.options.actor or texts["actor"],
+    )
+    return messages, asked.system if asked.system is not None else system, options
+
+
+def fingerprint(messages: Sequence[Message], system: str | None) -> str:
+    """Return the digest of what a run was asked: 32 hex digits."""
+    return digest_json({"messages": [message_to_json(message) for message in messages], "system": system})
+
+
+# Answers that were passed along ------------------------------------------------------------------------------------
+
+
+def _answers(asked: Asked, rows: Mapping[Key, Entry], now: int) -> tuple[list[Op], dict[str, Answer]]:
+    """Return the operations that record answers to open questions, and the answers that came before theirs."""
+    ops: list[Op] = []
+    held: dict[str, Answer] = {}
+    if not asked.approvals:
+        return ops, held
+    root = asked.run_id
+    questions = questions_in(rows, root, now)
+    unanswered = [interrupt for interrupt, answer in questions if answer is None]
+    for name, value in asked.approvals.items():
+        approval = value if isinstance(value, Approval) else Approval(approved=value)
+        if not isinstance(approval.approved, bool):
+            raise ConfigError(f"approvals[{name!r}] is {value!r}, must be True, False or an Approval")
+        if approval.actor is None:
+            approval = replace(approval, actor=asked.options.actor)
+        interrupt = _named(name, root, [one for one, _ in questions])
+        if interrupt is not None:
+            part = keys.split_run_id(interrupt.run_id)[1]
+            place = keys.parse_call_id(interrupt.tool_call_id)
+            assert place is not None
+            key = keys.answer(root, part, interrupt.tool_call_id, interrupt.kind, interrupt.attempt)
+            answer = answer_of(interrupt, approval, now)
+            call = rows[keys.tool(root, part, *place)]
+            ops += answer_ops(root, part, interrupt, answer, call, rows.get(key), now)
+        elif approval.args_digest is not None:
+            held[name if "/" in name else f"{root}/{name}"] = Answer(
+                kind="confirm",
+                attempt=0,
+                approved=approval.approved,
+                args_digest=approval.args_digest,
+                at=now,
+                actor=approval.actor,
+                reason=approval.reason,
+                expires_at=approval.expires_at,
+            )
+        elif not _answered_before(name, root, approval, rows):
+            raise unknown_question(name, unanswered)
+    return ops, held
+
+
+def _named(name: str, root: str, interrupts: Sequence[Interrupt]) -> Interrupt | None:
+    """Return the question that a name stands for: a question's own, or a call's of the root run."""
+    exact = [one for one in interrupts if one.question == name]
+    if exact:
+        return exact[0]
+    mine = [one for one in interrupts if one.run_id == root]
+    ours = [one for one in mine if one.tool_call_id == name]
+    if ours:
+        return ours[0]
+    theirs = [one for one in mine if one.provider_call_id == name]
+    if len(theirs) > 1:
+        raise UnknownQuestionError(
+            f"the provider gave the id {name!r} to {len(theirs)} calls that wait; answer by our ids: "
+            + ", ".join(one.question for one in theirs),
+            question=name,
+        )
+    return theirs[0] if theirs else None
+
+
+def _answered_before(name: str, root: str, approval: Approval, rows: Mapping[Key, Entry]) -> bool:
+    """Whether a call was answered like this by an earlier drive: passing the same again is no mistake."""
+    call = name.rsplit("/", 3)[1] if name.count("/") >= 3 else name
+    for key, entry in rows.items():
+        if len(key) == 7 and key[3] == "answer" and key[4] == call and key[1] == root and isinstance(entry.value, dict):
+            if entry.value.get("approved") is approval.approved:
+                return True
+    return False

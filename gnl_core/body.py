@@ -1,0 +1,216 @@
+"""Run a tool's body and see how it ends. A body that is given up is not forgotten: what it returns late is evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from gnl_core.context import Context
+from gnl_core.tools import Tool
+
+logger = logging.getLogger("gnl_core.body")
+
+_GRACE_S = 1.0
+"""How long a cancelled body may take to end before it is left behind."""
+
+
+class _Pool:
+    """The threads of synchronous bodies; a forked child starts with none, so it makes a pool of its own."""
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gnl-tool")
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self.executor = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gnl-tool")
+
+
+_POOL = _Pool()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """It returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """It raised."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Nobody waits for it any more.
+
+    Attributes:
+        cause: Why.
+        ended: Whether it is known to have ended.
+    """
+
+    cause: Literal["timeout", "cancelled"]
+    ended: bool
+
+
+Ending: TypeAlias = Returned | Raised | GivenUp
+Late: TypeAlias = Callable[[Returned | Raised], Awaitable[None]]
+"""What to do with the end of a body that had been given up; awaited in whatever event loop is at hand."""
+
+
+async def run_body(
+    tool: Tool, arguments: Mapping[str, object], context: Context, timeout_s: float | None, late: Late
+) -> Ending:
+    """Run a body to its end, or until its time is over or the caller is cancelled.
+
+    A cancellation is told as `GivenUp('cancelled')`, so that the caller can record it; it is the caller's to raise on.
+    """
+    if not tool.is_async:
+        return await _in_thread(tool, arguments, context, timeout_s, late)
+    if timeout_s is None:
+        try:
+            return Returned(await tool.invoke(arguments, context))
+        except asyncio.CancelledError:
+            context.cancelled.set()
+            return GivenUp("cancelled", ended=True)
+        except BaseException as error:
+            return Raised(error)
+    return await _within(tool, arguments, context, timeout_s, late)
+
+
+async def _within(
+    tool: Tool, arguments: Mapping[str, object], context: Context, timeout_s: float, late: Late
+) -> Ending:
+    async def body() -> Returned | Raised:
+        try:
+            return Returned(await tool.invoke(arguments, context))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return Raised(error)
+
+    task = asyncio.ensure_future(body())
+    cause: Literal["timeout", "cancelled"] = "timeout"
+    try:
+        await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        cause = "cancelled"
+    if not task.done():
+        context.cancelled.set()
+        task.cancel()
+        await _patiently({task})
+    if not task.done():
+        _watch(task, late)
+        return GivenUp(cause, ended=False)
+    return GivenUp(cause, ended=True) if task.cancelled() else task.result()
+
+
+async def _patiently(tasks: set[asyncio.Task[Any]]) -> None:
+    try:
+        await asyncio.wait(tasks, timeout=_GRACE_S)
+    except asyncio.CancelledError:
+        logger.debug("cancelled while a cancelled body was ending")
+
+
+_left: set[asyncio.Task[Any]] = set()
+
+
+def _watch(task: asyncio.Task[Returned | Raised], late: Late) -> None:
+    async def watch() -> None:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            await late(task.result())
+
+    watcher = asyncio.ensure_future(watch())
+    _left.add(watcher)
+    watcher.add_done_callback(_left.discard)
+
+
+# Bodies in threads -------------------------------------------------------------------------------------------------
+
+
+class _Thread:
+    """One body in a thread, which cannot be stopped from outside."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Returned | Raised] = loop.create_future()
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._ended: Returned | Raised | None = None
+
+    def run(self, call: Callable[[], Any], late: Late) -> None:
+        """Run in the thread."""
+        try:
+            ending: Returned | Raised = Returned(call())
+        except BaseException as error:  # noqa: BLE001 - handed on as it is
+            ending = Raised(error)
+        with self._lock:
+            self._ended = ending
+            given_up = self._given_up
+        if not given_up:
+            try:
+                self.loop.call_soon_threadsafe(self._deliver, ending)
+            except RuntimeError:  # the loop is closed: nobody waits
+                given_up = True
+        if given_up:
+            try:
+                asyncio.run(late(ending))  # type: ignore[arg-type] # a coroutine
+            except Exception:
+                logger.exception("what a tool's body returned late could not be kept")
+
+    def give_up(self) -> Returned | Raised | None:
+        """Stop waiting; return the end if it came first."""
+        with self._lock:
+            self._given_up = self._ended is None
+            return self._ended
+
+    def _deliver(self, ending: Returned | Raised) -> None:
+        if not self.future.done():
+            self.future.set_result(ending)
+
+
+async def _in_thread(
+    tool: Tool, arguments: Mapping[str, object], context: Context, timeout_s: float | None, late: Late
+) -> Ending:
+    thread = _Thread(asyncio.get_running_loop())
+    variables = contextvars.copy_context()
+    call = functools.partial(variables.run, tool.invoke, arguments, context)
+    _POOL.executor.submit(thread.run, call, late)
+    cause: Literal["timeout", "cancelled"] = "timeout"
+    try:
+        if timeout_s is None:
+            ending: Returned | Raised = await thread.future
+        else:
+            async with asyncio.timeout(timeout_s):
+                ending = await thread.future
+    except TimeoutError:
+        pass
+    except asyncio.CancelledError:
+        cause = "cancelled"
+    else:
+        return await _awaited(ending)
+    context.cancelled.set()
+    ended = thread.give_up()
+    return GivenUp(cause, ended=False) if ended is None else await _awaited(ended)
+
+
+async def _awaited(ending: Returned | Raised) -> Returned | Raised:
+    # A plain function may return an awaitable: it is awaited where the loop is.
+    if isinstance(ending, Returned) and isinstance(ending.value, Awaitable):
+        try:
+            return Returned(await ending.value)
+        except Exception as error:
+            return Raised(error)
+    return ending

@@ -1,0 +1,141 @@
+"""Begin another run from a step of a recorded one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from gnl_core import keys
+from gnl_core.decisions import load_rows
+from gnl_core.errors import ChildRunError, ForkRefusedError, RunExistsError, RunNotFoundError
+from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, Refused, new_batch
+from gnl_core.outcome import changed, head_ops, new_head, read_head
+from gnl_core.records import read_call, read_step
+
+_CHUNK = 200
+
+
+async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str) -> str:
+    """Copy a run up to a step into a new run, to be driven from there; nothing that is copied runs again.
+
+    Steps before `step` are copied with the calls that they asked for, and with their sub-agents' runs. A call that waits
+    for a person is copied without the person's answer, so that the fork asks again. What the fork does from there on is
+    done for real: a side effect that the original run did after that step happens a second time if the model asks for
+    it again.
+
+    Args:
+        journal: The store.
+        run_id: The run to fork.
+        step: How many model steps are copied, at least 0.
+        new_run_id: Id of the fork.
+
+    Returns:
+        `new_run_id`.
+
+    Raises:
+        RunNotFoundError: No such run.
+        RunExistsError: The new id is taken.
+        ForkRefusedError: A call is in doubt at the cut, the run has no such step, or its effects are being undone.
+        ChildRunError: It is a sub-agent's run.
+        IdInvalidError: The new id may not become part of a key.
+    """
+    keys.check_run_id(new_run_id)
+    root, part = keys.split_run_id(run_id)
+    if part != keys.ROOT:
+        raise ChildRunError(f"run {run_id!r} is a sub-agent's; fork its root run {root!r}", run_id=run_id, root=root)
+    rows, now = await load_rows(journal, root)
+    source = read_head(rows.get(keys.head(root)))
+    if source is None or keys.input_of(root) not in rows:
+        raise RunNotFoundError(f"there is no run {run_id!r} in this journal", run_id=run_id)
+    _check(rows, root, step)
+    copies = list(_copies(rows, root, step, new_run_id))
+    head = new_head(
+        now=now,
+        model=str(source.get("model", "")),
+        agent=source.get("agent"),
+        thread=source.get("thread"),
+        resource=source.get("resource"),
+        channel=source.get("channel"),
+        actor=source.get("actor"),
+        forked_from={"run": run_id, "step": step},
+    )
+    making = {**head, "forking": True}
+    created = await journal.apply((Create(keys.head(new_run_id), making),), batch=new_batch())
+    if isinstance(created, Refused):
+        raise RunExistsError(f"run {new_run_id!r} exists; fork under another id", run_id=new_run_id)
+    for start in range(0, len(copies), _CHUNK):
+        await journal.apply(copies[start : start + _CHUNK], batch=new_batch())
+    ready = changed(head, "running", now, steps=step)
+    ops: list[Op] = [op for op in head_ops(new_run_id, keys.ROOT, None, ready) if not isinstance(op, Put)]
+    done = await journal.apply((Put(keys.head(new_run_id), ready), *ops), batch=new_batch())
+    assert isinstance(done, Applied)
+    return new_run_id
+
+
+def _check(rows: Mapping[Key, Entry], root: str, step: int) -> None:
+    steps = sum(1 for key in rows if len(key) == 5 and key[2:4] == (keys.ROOT, "model"))
+    if type(step) is not int or not 0 <= step <= steps:
+        raise ForkRefusedError(
+            f"run {root!r} has {steps} model steps, so it can be forked at 0 to {steps}, not at {step!r}", run_id=root
+        )
+    halt = rows.get(keys.halt(root))
+    if halt is not None and isinstance(halt.value, dict) and halt.value.get("compensated"):
+        raise ForkRefusedError(f"the effects of run {root!r} are being undone; it cannot be forked", run_id=root)
+
+
+def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterator[Op]:
+    """Yield the operations that write what the fork starts with."""
+    parts = {keys.ROOT: keys.ROOT}
+    _follow(rows, root, keys.ROOT, new, parts, step)
+    for key, entry in rows.items():
+        if len(key) < 4 or key[2] not in parts:
+            continue
+        part, family = key[2], key[3]
+        copy = ("run", new, parts[part], *key[3:])
+        if family == "head" and part != keys.ROOT:
+            value = entry.value if isinstance(entry.value, dict) else {}
+            yield Create(copy, {**value, "parent": _moved(value.get("parent"), root, new, parts)}, if_present="keep")
+        elif family in ("input", "msg", "body", "cfg"):
+            yield Create(copy, entry.value, entry.blob)
+        elif family == "model" and (part != keys.ROOT or int(key[4]) < step):
+            read_step(entry)
+            yield Create(copy, entry.value, entry.blob)
+        elif family == "tool" and (part != keys.ROOT or int(key[4]) < step):
+            yield from _call(entry, copy, root)
+
+
+def _call(entry: Entry, copy: Key, root: str) -> Iterator[Op]:
+    record = read_call(entry)
+    if record.status == "released":
+        return
+    if record.status in ("running", "in_doubt") or (
+        record.status == "failed" and record.side_effect and not record.certain
+    ):
+        raise ForkRefusedError(
+            f"call {record.call} ({record.tool}) of run {keys.run_id_of(root, entry.key[2])!r} is in doubt, and a fork would "
+            "make two runs of one doubt; settle it first, or fork before its step",
+            run_id=root,
+            tool_call_id=record.call,
+        )
+    shadow = dataclasses.replace(record, copied_from=keys.run_id_of(root, entry.key[2]))
+    yield Create(copy, shadow.to_json(), entry.blob)
+
+
+def _follow(rows: Mapping[Key, Entry], root: str, part: str, new: str, parts: dict[str, str], step: int | None) -> None:
+    """Find the sub-agents' runs that the copied calls stand for, and what they are called below the new root."""
+    for key in rows:
+        if len(key) != 5 or key[2] != part or key[3] != "model" or (step is not None and int(key[4]) >= step):
+            continue
+        for call in read_step(rows[key]).response.tool_calls:
+            child = keys.child_id(root, part, call.id)
+            if keys.head(root, child) in rows and child not in parts:
+                parts[child] = keys.child_id(new, parts[part], call.id)
+                _follow(rows, root, child, new, parts, None)
+
+
+def _moved(parent: object, root: str, new: str, parts: Mapping[str, str]) -> JsonValue:
+    if not isinstance(parent, dict):
+        return None
+    run = str(parent.get("run", ""))
+    moved = new if run == root else parts.get(run, run)
+    return {"run": moved, "call": parent.get("call")}

@@ -1,0 +1,32 @@
+"""What a person said to the question that a call waits on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gnl_core.approvals import Answer
+from gnl_core.gates.verdicts import PROCEED, CallContext, Deny, Suspend, State, Verdict
+
+
+class Answered:
+    """Go on where a person said yes, end the call where they said no, wait where they said nothing."""
+
+    name: ClassVar[str] = "answered"
+    states: ClassVar[frozenset[State]] = frozenset({State.WAITING, State.ANSWERED})
+
+    async def rule(self, ctx: CallContext) -> Verdict:
+        """Rule by the answer."""
+        if ctx.answer is None:
+            return Suspend()
+        if ctx.answer.approved:
+            return PROCEED
+        assert ctx.record is not None
+        question = ctx.record.question or {}
+        return Deny(refusal(ctx.answer, str(question.get("reason", ""))))
+
+
+def refusal(answer: Answer, question: str) -> str:
+    """Return what the model reads of a call that a person refused."""
+    reason = f" Reason: {answer.reason}." if answer.reason else ""
+    asked = f" The question was: {question}" if question else ""
+    return f"A person refused this call and it did not run.{reason}{asked}"

@@ -1,0 +1,47 @@
+"""A tool consequential enough that a person is asked before every fresh call."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import ClassVar
+
+from gnl_core.approvals import Answer
+from gnl_core.gates.answered import refusal
+from gnl_core.gates.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict
+
+logger = logging.getLogger("gnl_core.gates.confirm")
+
+
+class Confirm:
+    """Ask before a fresh call. One that was begun before is the crash gate's: it may have happened already."""
+
+    name: ClassVar[str] = "confirm"
+    states: ClassVar[frozenset[State]] = frozenset({State.FRESH})
+
+    async def rule(self, ctx: CallContext) -> Verdict:
+        """Suspend, unless an answer for these very arguments was passed along."""
+        if not ctx.call.tool.confirm:
+            return PROCEED
+        if ctx.answer is None:
+            return Suspend(Question("confirm", self._reason(ctx)))
+        return held(ctx, ctx.answer, self._reason(ctx))
+
+    def _reason(self, ctx: CallContext) -> str:
+        confirm, call = ctx.call.tool.confirm, ctx.call
+        plain = f"Run {call.tool.name}({json.dumps(dict(call.args), ensure_ascii=False)})?"
+        if not callable(confirm):
+            return plain
+        try:
+            reason = confirm(dict(call.arguments))
+        except Exception:  # a reason that cannot be worded does not let the call pass unasked
+            logger.exception("confirm of tool %s raised on call %s of run %s", call.tool.name, call.id, call.run)
+            return plain
+        return str(reason) or plain
+
+
+def held(ctx: CallContext, answer: Answer, question: str) -> Verdict:
+    """Rule by an answer that came before its question."""
+    if not answer.approved:
+        return Deny(refusal(answer, question))
+    return Proceed(claim=(ctx.request.answer_op(ctx.call, answer),))

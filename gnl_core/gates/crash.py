@@ -1,0 +1,98 @@
+"""A call that was begun before and whose end is not known: it is settled, or asked about, never guessed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gnl_core.crash import settle_by_answer, settle_by_evidence, settle_by_recover
+from gnl_core.errors import RetryLimitExceededError, RunBusyError, SideEffectRetryBlockedError
+from gnl_core.gates.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
+
+_DENIED = (
+    "A person decided that this call is not run again. Whether its first attempt took effect is not known."  # no claim
+)
+
+
+class Crash:
+    """Walk the crash ladder: evidence, a person, harmless tools, the tool's own `recover`, and else a question."""
+
+    name: ClassVar[str] = "crash"
+    states: ClassVar[frozenset[State]] = frozenset({State.RUNNING, State.IN_DOUBT, State.FAILED})
+
+    async def rule(self, ctx: CallContext) -> Verdict:
+        """Settle the call, let it begin again, or block."""
+        record, call = ctx.record, ctx.call
+        assert record is not None
+        if ctx.state is State.RUNNING and (call.tool.args_mode or record.fence == ctx.request.fence):
+            return Wait(call.record_key)
+        settled = settle_by_evidence(ctx)
+        if settled is not None:
+            return Replay(*settled, settles=True)
+        if ctx.answer is not None and not ctx.answer.approved:
+            settled = settle_by_answer(ctx, ctx.answer)
+            if settled is not None:
+                return Replay(*settled, settles=True)
+            reason = f" Reason: {ctx.answer.reason}." if ctx.answer.reason else ""
+            return Deny(_DENIED + reason)
+        again = ctx.answer is not None or not record.side_effect or call.tool.idempotent
+        if not again and call.tool.recover is not None:
+            found, settled = await settle_by_recover(ctx)
+            if settled is not None:
+                return Replay(*settled, settles=True)
+            again = found == "not done"
+        return self._begin(ctx) if again else self._ask(ctx)
+
+    def _begin(self, ctx: CallContext) -> Verdict:
+        record, call = ctx.record, ctx.call
+        assert record is not None
+        if ctx.may_still_run:
+            return self._busy(ctx)
+        if record.attempts >= call.tool.max_retries:
+            return Block(
+                RetryLimitExceededError(
+                    f"{call.tool.name} (call {call.id} of run {call.run}) has begun {record.attempts} times, its "
+                    f"max_retries is {call.tool.max_retries}; raise it, or settle the call with what is known of it",
+                    run_id=call.run,
+                    tool_call_id=call.id,
+                    tool=call.tool.name,
+                    attempts=record.attempts,
+                    max_retries=call.tool.max_retries,
+                )
+            )
+        return PROCEED
+
+    def _ask(self, ctx: CallContext) -> Verdict:
+        record, call = ctx.record, ctx.call
+        assert record is not None
+        if ctx.state is State.RUNNING:
+            return self._busy(ctx)
+        question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"
+        return Block(
+            SideEffectRetryBlockedError(
+                f"{call.tool.name} (call {call.id} of run {call.run}) was begun {ctx.request.when(ctx)} and nobody knows "
+                "whether it took effect. Find out, then: decide(journal, "
+                f"{question!r}, True) runs it once more, False never runs it again, False with output=… records what it "
+                "came to; or give the tool a recover(). On the command line: gnl approvals approve | deny | settle",
+                run_id=call.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+                attempts=record.attempts,
+                started_at=ctx.request.started_at(ctx),
+                question=question,
+            )
+        )
+
+    def _busy(self, ctx: CallContext) -> Verdict:
+        record, call = ctx.record, ctx.call
+        assert record is not None
+        left = max(1, -(-(ctx.request.started_at(ctx) + record.ttl_ms - ctx.now) // 1000))
+        return Block(
+            RunBusyError(
+                f"{call.tool.name} (call {call.id} of run {call.run}) may still be executing in another process; try again "
+                f"in {left} s, when its claim has ended",
+                retry_after=left,
+                run_id=call.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+            )
+        )

@@ -1,0 +1,58 @@
+"""The caller's guard. It sees approved calls too: policy may have changed since a person said yes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+from gnl_core.errors import GuardFailedError
+from gnl_core.gates.confirm import held
+from gnl_core.gates.verdicts import PROCEED, Block, CallContext, Deny, Question, State, Suspend, Verdict
+from gnl_core.policy import Allow, GuardCall, GuardVerdict, RequireApproval, read_verdict
+
+
+class Policy:
+    """Ask the guard, once a drive and call."""
+
+    name: ClassVar[str] = "policy"
+    states: ClassVar[frozenset[State]] = frozenset({State.FRESH, State.ANSWERED})
+
+    async def rule(self, ctx: CallContext) -> Verdict:
+        """Rule as the guard says; one that raises lets nothing run."""
+        call, request = ctx.call, ctx.request
+        if request.options.guard is None:
+            return PROCEED
+        try:
+            verdict = await self._ask(ctx)
+        except Exception as error:
+            return Block(
+                GuardFailedError(
+                    f"the guard failed on {call.tool.name} (call {call.id} of run {call.run}), so the call was not run: "
+                    f"{type(error).__name__}: {error}",
+                    run_id=call.run,
+                    tool_call_id=call.id,
+                    tool=call.tool.name,
+                )
+            )
+        match verdict:
+            case Allow():
+                return PROCEED
+            case RequireApproval(reason):
+                question = reason or f"Policy asks for an approval of {call.tool.name}."
+                if ctx.answer is None:
+                    return Suspend(Question("guard", question))
+                return PROCEED if ctx.state is State.ANSWERED else held(ctx, ctx.answer, question)
+            case _:
+                reason = f" Reason: {verdict.reason}." if verdict.reason else ""
+                return Deny(f"This call is not permitted and did not run.{reason}")
+
+    async def _ask(self, ctx: CallContext) -> GuardVerdict:
+        call, request = ctx.call, ctx.request
+        memo = (call.run, call.id, "guard")
+        if memo not in request.memo:
+            seen = GuardCall(call.tool.name, dict(call.args), call.id, call.run, request.taint is not None)
+            assert request.options.guard is not None
+            answer = request.options.guard(seen)
+            request.memo[memo] = read_verdict(await answer if inspect.isawaitable(answer) else answer)
+        verdict: GuardVerdict = request.memo[memo]
+        return verdict

@@ -1,0 +1,50 @@
+"""Cancel a run: nothing new starts in it, for good."""
+
+from __future__ import annotations
+
+from gnl_core import keys
+from gnl_core.decisions import load_rows
+from gnl_core.errors import ChildRunError, RunNotFoundError
+from gnl_core.journal.port import Applied, Create, Expect, Journal, JsonValue, new_batch
+from gnl_core.lock import holder
+from gnl_core.outcome import changed, head_ops, read_head
+from gnl_core.records import FORMAT
+
+
+async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None, reason: str | None = None) -> bool:
+    """Cancel a run and its sub-agents. What is recorded stays, and a run that is over stays as it ended.
+
+    Whoever drives it meets the flag with the next thing that would begin; a body that runs already is not stopped.
+
+    Args:
+        journal: The store.
+        run_id: A root run.
+        actor: Who cancels.
+        reason: Why.
+
+    Returns:
+        Whether this call canceled it; False where it was canceled, or over, before.
+
+    Raises:
+        RunNotFoundError: No such run.
+        ChildRunError: It is a sub-agent's: cancel its root.
+        JournalError: The store cannot be used.
+    """
+    root, part = keys.split_run_id(run_id)
+    if part != keys.ROOT:
+        raise ChildRunError(f"run {run_id!r} is a sub-agent's; cancel its root run {root!r}", run_id=run_id, root=root)
+    while True:
+        rows, now = await load_rows(journal, root)
+        head = read_head(rows.get(keys.head(root)))
+        if head is None:
+            raise RunNotFoundError(f"there is no run {run_id!r} in this journal", run_id=run_id)
+        if keys.halt(root) in rows or head.get("status") == "completed":
+            return False
+        flag: JsonValue = {"f": FORMAT, "canceled": True, "actor": actor, "reason": reason}
+        lock = rows.get(keys.lock(root))
+        ops = [Expect(keys.lock(root), lock.version if lock is not None else "absent"), Create(keys.halt(root), flag)]
+        if holder(lock, rows.get(keys.beat(root)), now) is None:
+            # Nobody drives it: its head is nobody else's to write.
+            ops += head_ops(root, keys.ROOT, head, changed(head, "canceled", now))  # type: ignore[arg-type]
+        if isinstance(await journal.apply(ops, batch=new_batch()), Applied):
+            return True

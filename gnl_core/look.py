@@ -1,0 +1,140 @@
+"""Look at one call's record: where it stands, and what a person or its own body has said of it since."""
+
+from __future__ import annotations
+
+from gnl_core import keys
+from gnl_core.approvals import Answer, read_answer
+from gnl_core.gates.verdicts import Call, CallContext, State
+from gnl_core.journal.port import Entry, Key
+from gnl_core.owner import is_dead, read_owner
+from gnl_core.records import CallRecord, read_call
+from gnl_core.request import Request
+
+
+async def look(request: Request, call: Call) -> CallContext:
+    """Return everything the gates may look at.
+
+    A fresh or settled call is known from what was loaded. For one that waits, or was begun before, the rows that other
+    people write are read: answers and late evidence; for work recorded outside the run, its record too.
+    """
+    entry = request.rows.get(call.record_key)
+    if call.record_key[0] != "run":
+        read = await request.journal.get_many([call.record_key])
+        entry, request.now = read.entries[0], max(request.now, read.now)
+    record = read_call(entry) if entry is not None else None
+    if record is None or record.status == "released":
+        return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
+    if record.terminal or _told(request, call, record):
+        return _context(request, call, State.DONE, record, entry)
+    return await _begun(request, call, record, entry)
+
+
+def _told(request: Request, call: Call, record: CallRecord) -> bool:
+    """Whether a harmless tool's failure has been told to the model: running it again would change what it was told."""
+    return record.status == "failed" and not record.side_effect and request.last_step(call.part) > call.step
+
+
+async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry | None) -> CallContext:
+    assert entry is not None
+    suspended = record.status == "suspended"
+    kind = str((record.question or {}).get("kind", "")) if suspended else "in_doubt"
+    attempt = record.attempts
+    root, part = keys.split_run_id(record.run) if record.run else (call.root, call.part)
+    wanted: list[Key] = [
+        keys.answer(root, part, record.call, kind, attempt),
+        keys.evidence(root, part, record.call, attempt),
+        *_other_answers(request, call, attempt),
+    ]
+    read = await request.journal.get_many(wanted)
+    request.now = max(request.now, read.now)
+    answer_entry, evidence, *others = read.entries
+    answer = _valid(read_answer(answer_entry), call, read.now)
+    if answer is None and request.options.approval_scope == "call":
+        for other in others:
+            standing = _valid(read_answer(other), call, read.now)
+            if standing is not None and standing.approved:
+                answer, answer_entry = standing, other
+    if answer is None:
+        answer_entry = None
+        answer = _held(request, call)
+    if suspended:
+        state = State.WAITING if answer is None else State.ANSWERED
+        return _context(request, call, state, record, entry, answer=answer, answer_entry=answer_entry)
+    alive = may_still_run(record, entry, read.now) and evidence is None
+    if record.status == "running":
+        state = State.RUNNING if alive else State.IN_DOUBT
+    else:
+        state = State.FAILED if record.status == "failed" else State.IN_DOUBT
+    return _context(
+        request,
+        call,
+        state,
+        record,
+        entry,
+        answer=answer,
+        answer_entry=answer_entry,
+        evidence=evidence,
+        may_still_run=alive,
+    )
+
+
+def may_still_run(record: CallRecord, entry: Entry, now: int) -> bool:
+    """Whether the body of a call that was begun may still be executing: its owner may live, and its time is not over."""
+    if record.status == "failed" or record.ended:
+        return False
+    owner = read_owner(record.owner)
+    if owner is not None and is_dead(owner):
+        return False
+    return now - (record.started_at or entry.updated_at) < record.ttl_ms
+
+
+def _other_answers(request: Request, call: Call, attempts: int) -> list[Key]:
+    if request.options.approval_scope != "call":
+        return []
+    questions = [("confirm", 0), ("guard", 0), ("taint", 0), *(("in_doubt", n) for n in range(1, attempts + 1))]
+    return [keys.answer(call.root, call.part, call.id, kind, attempt) for kind, attempt in questions]
+
+
+def _valid(answer: Answer | None, call: Call, now: int) -> Answer | None:
+    """Return the answer if it covers these very arguments, and an approval has not expired."""
+    if answer is None or answer.args_digest != call.args_digest:
+        return None
+    if answer.approved and answer.expires_at is not None and answer.expires_at <= now:
+        return None
+    return answer
+
+
+def _held(request: Request, call: Call) -> Answer | None:
+    """Return an answer that was passed along before its question, if it covers these very arguments."""
+    for name in (f"{call.run}/{call.id}", call.provider_id and f"{call.run}/{call.provider_id}"):
+        answer = request.held.get(name) if name else None
+        if answer is not None and _valid(answer, call, request.now) is not None:
+            request.unused.discard(name)
+            return answer
+    return None
+
+
+def _context(
+    request: Request,
+    call: Call,
+    state: State,
+    record: CallRecord | None,
+    entry: Entry | None,
+    *,
+    answer: Answer | None = None,
+    answer_entry: Entry | None = None,
+    evidence: Entry | None = None,
+    may_still_run: bool = False,
+) -> CallContext:
+    return CallContext(
+        call=call,
+        state=state,
+        record=record,
+        entry=entry,
+        answer=answer,
+        answer_entry=answer_entry,
+        evidence=evidence,
+        may_still_run=may_still_run,
+        request=request,
+        now=request.now,
+    )

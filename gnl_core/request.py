@@ -1,0 +1,256 @@
+"""What a root run and its sub-agents share while one process drives them: loaded rows, the fence, the only writer.
+
+A request's rows are read once, in one scan, under a lock whose version did not change since. After that its driver is the
+only writer, so it reads them no more: it knows what it wrote. Two rows are other people's: a person's answers, and the
+halt flag. Answers are looked up where a call waits for one; the flag is a condition of every batch that begins something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from gnl_core import keys
+from gnl_core.approvals import Answer, Interrupt
+from gnl_core.errors import (
+    CanceledError,
+    CompensatedRunError,
+    GnlError,
+    RunFencedError,
+    StoreBusyError,
+    StoreUnavailableError,
+    StoreUnknownError,
+)
+from gnl_core.limits import Spent
+from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
+from gnl_core.options import Options
+from gnl_core.owner import Owner, unregister
+from gnl_core.results import Log
+
+if TYPE_CHECKING:
+    from gnl_core.gates.verdicts import Call, CallContext
+
+logger = logging.getLogger("gnl_core.request")
+
+_TRIES = 4
+"""How often a batch that begins something is sent while the store is away; nothing has happened yet, so few."""
+
+_TERMINAL_TRIES = 8
+"""How often the record of an effect is sent: about six seconds, since losing it makes an avoidable doubt."""
+
+
+class Request:
+    """One request while it is driven.
+
+    Attributes:
+        journal: The store.
+        root: Run id of the root run.
+        fence: Version of the run lock, which every batch expects; None outside of any run.
+        owner: Who this driver is.
+        options: How it is driven.
+        rows: The request's rows by key, as loaded and as written since.
+        now: Milliseconds of the store's clock, as last seen.
+        taint: First untrusted content, if any came in.
+        history: (tool, digest) of successful calls, in order, for loop detection.
+        spent: Tokens, money and calls so far.
+        log: What happened in this drive.
+        memo: What user code answered in this drive, so that a second walk calls nothing twice.
+        warnings: What the caller should read; also logged.
+        held: Answers that came before their question, by the names they were passed under.
+        unused: Those of them that no call has met.
+        bodies: Bodies in threads that nobody waits for any more.
+    """
+
+    def __init__(
+        self, *, journal: Journal, root: str, fence: int | None, owner: Owner, options: Options, now: int
+    ) -> None:
+        self.journal = journal
+        self.root = root
+        self.fence = fence
+        self.owner = owner
+        self.options = options
+        self.now = now
+        self.rows: dict[Key, Entry] = {}
+        self.taint: Mapping[str, Any] | None = None
+        self.halt: Mapping[str, Any] | None = None
+        self.history: list[tuple[str, str]] = []
+        self.spent = Spent()
+        self.log = Log()
+        self.memo: dict[tuple[str, ...], Any] = {}
+        self.warnings: list[str] = []
+        self.held: dict[str, Answer] = {}
+        self.unused: set[str] = set()
+        self.last_steps: dict[str, int] = {}
+        self.bodies = 0
+        self.released = False
+        self._standing: tuple[Op, ...] = ()
+        self._beginning: tuple[Op, ...] = ()
+        if fence is not None:
+            self._standing = (Expect(keys.lock(root), fence),)
+            self._beginning = (*self._standing, Expect(keys.halt(root), "absent"))
+
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Take in the request's rows."""
+        for entry in entries:
+            self.rows[entry.key] = entry
+            if len(entry.key) == 5 and entry.key[3] == "model":
+                part, step = entry.key[2], int(entry.key[4])
+                self.last_steps[part] = max(step, self.last_steps.get(part, -1))
+        self.taint = _object(self.rows.get(keys.taint(self.root)))
+        self.halt = _object(self.rows.get(keys.halt(self.root)))
+
+    def last_step(self, part: str) -> int:
+        """Return the number of the last model step recorded for a run of this request; -1 where there is none."""
+        return self.last_steps.get(part, -1)
+
+    def warn(self, message: str) -> None:
+        """Note something for the caller, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+            logger.warning("%s", message)
+
+    def halted(self) -> GnlError | None:
+        """Return the error of a request that starts nothing new."""
+        if self.halt is None:
+            return None
+        if self.halt.get("compensated"):
+            return CompensatedRunError(
+                f"the effects of run {self.root} are being undone; nothing new starts in it. Begin a new run instead",
+                run_id=self.root,
+            )
+        return CanceledError(
+            f"run {self.root} was canceled; what is recorded stays, nothing new starts. Fork it to go on from a step",
+            run_id=self.root,
+        )
+
+    def answer_op(self, call: Call, answer: Answer) -> Create:
+        """Return the operation that records an answer which came before its question."""
+        key = keys.answer(call.root, call.part, call.id, answer.kind, answer.attempt)
+        return Create(key, answer.to_json(), if_present="keep")
+
+    def started_at(self, ctx: CallContext) -> int:
+        """Return when the last attempt of a recorded call was claimed, in ms of the store's clock."""
+        assert ctx.record is not None and ctx.entry is not None
+        return ctx.record.started_at or ctx.entry.updated_at
+
+    def when(self, ctx: CallContext) -> str:
+        """Return when the last attempt was claimed, for people."""
+        return f"at {datetime.fromtimestamp(self.started_at(ctx) / 1000, UTC).isoformat(timespec='seconds')}"
+
+    # Writing -------------------------------------------------------------------------------------------------------
+
+    async def write(
+        self, ops: Sequence[Op], *, pending: list[Op] | None = None, begins: bool = False, terminal: bool = False
+    ) -> Applied | Refused:
+        """Write one batch under the fence.
+
+        Args:
+            ops: Operations of the batch.
+            pending: Operations that were put off until the next batch of their run; taken out once they are written.
+            begins: Whether the batch begins something, which a halted request does not.
+            terminal: Whether it records an effect that happened, so that the store is given more time.
+
+        Returns:
+            `Applied`, or `Refused` with the number of the operation within `ops`.
+
+        Raises:
+            RunFencedError: Another worker has taken the run over; nothing was written.
+            CanceledError, CompensatedRunError: The batch begins something in a halted request.
+            JournalError: The store did not take it.
+        """
+        put_off = tuple(pending) if pending else ()
+        guard = self._beginning if begins else self._standing
+        batch = (*guard, *put_off, *ops)
+        outcome = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
+        self.now = max(self.now, outcome.now)
+        if isinstance(outcome, Applied):
+            if put_off and pending is not None:
+                del pending[: len(put_off)]
+            self._note(batch, outcome)
+            return outcome
+        if guard and outcome.op == 0:
+            raise self.fenced_error()
+        if outcome.op < len(guard):
+            self.halt = _object(outcome.found) or {}
+            error = self.halted()
+            assert error is not None
+            raise error
+        if outcome.op < len(guard) + len(put_off):
+            raise self.fenced_error()
+        return Refused(outcome.op - len(guard) - len(put_off), outcome.found, outcome.now)
+
+    def fenced_error(self) -> RunFencedError:
+        """Return the error of a driver that lost its run."""
+        return RunFencedError(
+            f"run {self.root} was taken over by another worker, which took this one for dead; this one stops here and "
+            "writes nothing more. Drive the run again to join it where it stands",
+            run_id=self.root,
+        )
+
+    async def _send(self, ops: Sequence[Op], tries: int) -> Applied | Refused:
+        batch = new_batch()
+        for attempt in range(1, tries + 1):
+            try:
+                return await self.journal.apply(ops, batch=batch)
+            except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:
+                # The same tag again is safe: rows that this batch wrote already count as written.
+                if attempt == tries:
+                    raise
+                pause = min(0.05 * 2 ** (attempt - 1), 1.0) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
+                logger.warning(
+                    "the store did not take a batch of run %s (%s); again in %.2f s", self.root, error, pause
+                )
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _note(self, ops: Sequence[Op], applied: Applied) -> None:
+        for op in ops:
+            if isinstance(op, Expect):
+                continue
+            key = op.key
+            match key[3] if key[0] == "run" and len(key) > 3 else "":
+                case "tool" | "args" | "nudge" if not hasattr(op, "by"):
+                    before = self.rows.get(key)
+                    value: JsonValue = getattr(op, "value", None)
+                    self.rows[key] = Entry(
+                        key,
+                        value,
+                        getattr(op, "blob", None),
+                        applied.version,
+                        0,
+                        before.created_at if before else applied.now,
+                        applied.now,
+                    )
+                case "taint" if self.taint is None:
+                    self.taint = getattr(op, "value", None)
+
+    # The end -------------------------------------------------------------------------------------------------------
+
+    def body_left(self) -> None:
+        """Count a body in a thread that nobody waits for any more: while it lives, its owner is not dead."""
+        self.bodies += 1
+
+    def body_ended(self) -> None:
+        """Count such a body's end."""
+        self.bodies -= 1
+        if self.released and not self.bodies:
+            unregister(self.owner)
+
+    def release(self) -> None:
+        """Say that this driver holds the request no more."""
+        self.released = True
+        if not self.bodies:
+            unregister(self.owner)
+
+
+def interrupts_by_name(interrupts: Sequence[Interrupt]) -> str:
+    """Return the names of open questions, for messages."""
+    return ", ".join(interrupt.question for interrupt in interrupts) or "none"
+
+
+def _object(entry: Entry | None) -> Mapping[str, Any] | None:
+    return entry.value if entry is not None and isinstance(entry.value, dict) else None

@@ -1,0 +1,398 @@
+"""Run an agent durably: begin, go on after a crash, replay what is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnl_core import keys
+from gnl_core.admission import Admitted, Approvals, Asked, admit
+from gnl_core.approvals import Interrupt
+from gnl_core.drive import Agent, Drive, Outcome, StopWhen
+from gnl_core.errors import (
+    CanceledError,
+    CompensatedRunError,
+    ConfigError,
+    DoubtError,
+    JournalError,
+    RefusedError,
+    RunFencedError,
+)
+from gnl_core.events import Event, Listener, tell
+from gnl_core.journal.port import Create, Journal, JsonValue, Op, Refused
+from gnl_core.limits import RunLimits, Timeouts
+from gnl_core.lock import Heartbeat, release_op
+from gnl_core.model.messages import Message, ModelSettings, as_messages
+from gnl_core.model.router import ModelLike, resolve_model
+from gnl_core.options import ApprovalScope, Disclosure, Options, ReplayPolicy
+from gnl_core.outcome import changed, head_ops
+from gnl_core.policy import Guard
+from gnl_core.records import RunStatus
+from gnl_core.results import DurableResult
+from gnl_core.step import Entry
+from gnl_core.tools import check_tool_policy, check_tools
+
+LOCK_TTL_S = 300.0
+MAX_STEPS = 12
+
+Messages = Sequence[Message | Mapping[str, Any]]
+
+
+async def run_durable(
+    *,
+    run_id: str,
+    journal: Journal,
+    model: ModelLike,
+    tools: Sequence[Any] | Mapping[str, Any] = (),
+    prompt: str | None = None,
+    messages: Messages | None = None,
+    system: str | None = None,
+    settings: ModelSettings | None = None,
+    approvals: Approvals | None = None,
+    guard: Guard | None = None,
+    limits: RunLimits | None = None,
+    timeouts: Timeouts | None = None,
+    max_steps: int = MAX_STEPS,
+    stop_when: StopWhen | None = None,
+    replay: ReplayPolicy = "lenient",
+    replay_disclosure: Disclosure = "envelope",
+    exclusive_model_step: bool = False,
+    approval_scope: ApprovalScope = "question",
+    tool_policy: str | None = None,
+    agent: str | None = None,
+    thread_id: str | None = None,
+    resource_id: str | None = None,
+    actor: str | None = None,
+    channel: str | None = None,
+    context: Any = None,
+    lock_ttl: float = LOCK_TTL_S,
+    on_event: Listener | None = None,
+) -> DurableResult:
+    """Drive a run to its end, or to where it waits for a person. Called again with the same id, it goes on.
+
+    A tool call that is recorded as done never runs again. One whose end is not known is settled by the tool's `recover`
+    or by a person; without either it raises. Model answers are replayed from the journal; what comes after them is live.
+
+    Args:
+        run_id: Name of this piece of work, at most 512 characters without white space: never a session's.
+        journal: Where the run lives.
+        model: A model, 'provider/model', or a list of them (a fallback chain).
+        tools: Tools or plain functions, in a sequence or by name.
+        prompt: What is asked, as the last user message.
+        messages: A conversation to begin with: `Message` or {'role': …, 'content': …}.
+        system: System prompt; of a run that goes on, None keeps the one it began with.
+        settings: How to generate.
+        approvals: Answers by question ('<run>/<call>/<kind>/<attempt>') or by call id: True, False, or an `Approval`.
+        guard: Policy that sees each call before it runs.
+        limits: Budgets, loops, taint; frozen at the first start, and a value given later wins.
+        timeouts: Bounds in seconds.
+        max_steps: Most model steps, at least 1.
+        stop_when: Looks at the steps so far and ends the run.
+        replay: 'lenient' warns where a recorded request differs from the present one, 'strict' raises.
+        replay_disclosure: 'envelope' lists replayed calls on the result; 'explain' also tells the model, once.
+        exclusive_model_step: Claim each live model step.
+        approval_scope: 'question': an answer is spent by the claim it allows; 'call': it stands for the call's life.
+        tool_policy: 'strict' or 'strict-critical' refuses tools that do not say how they behave.
+        agent: Name of the agent, for lists.
+        thread_id: Conversation that the run belongs to.
+        resource_id: Person on whose behalf it works.
+        actor: Who drives it.
+        channel: Where the request came from.
+        context: What tools see as `Context.deps`.
+        lock_ttl: Seconds without a sign of life after which another host may take the run over.
+        on_event: Told what happens.
+
+    Raises:
+        ConfigError: What was asked for cannot work; nothing was done.
+        RunBusyError: Somebody else drives the run; `retry_after` says for how long at most.
+        SideEffectRetryBlockedError: A call began and nobody knows how it ended; `.interrupts` holds the question.
+        StepTimeoutError: A model step or a side effect took too long.
+        LimitError: A limit stopped it.
+        CanceledError, CompensatedRunError: Nothing new starts in this run.
+        ModelError: The provider did not answer; drive the run again to go on.
+        EffectNotRecordedError, ResultNotRepresentableError: An effect happened and its result is on the error.
+        JournalError: The store cannot be used.
+    """
+    plan = make_plan(**{name: value for name, value in locals().items() if name != "tools"}, tools=tools)
+    return await plan.drive("generate")
+
+
+async def resume_run(*, run_id: str, journal: Journal, model: ModelLike, **options: Any) -> DurableResult:
+    """Go on with a run from its frozen input, under its frozen limits.
+
+    Args:
+        run_id: The run.
+        journal: Where it lives.
+        model: As for `run_durable`.
+        **options: Every other option of `run_durable` except what the run began with: prompt, messages, thread_id,
+            resource_id, channel, agent.
+
+    Raises:
+        RunNotFoundError: There is no such run.
+        GnlError: As `run_durable`.
+    """
+    return await resume_plan(run_id=run_id, journal=journal, model=model, **options).drive("generate")
+
+
+_FROZEN = ("prompt", "messages", "thread_id", "resource_id", "channel", "agent")
+
+
+def resume_plan(**options: Any) -> Plan:
+    """Return the plan of a run that goes on.
+
+    Raises:
+        ConfigError: An option that the run began with.
+    """
+    given = [name for name in _FROZEN if options.get(name) is not None]
+    if given:
+        raise ConfigError(
+            f"resume_run takes no {', '.join(given)}: a run goes on with what it began with; use run_durable to begin one"
+        )
+    return make_plan(**options)
+
+
+def make_plan(
+    *,
+    run_id: str,
+    journal: Journal,
+    model: ModelLike,
+    tools: Sequence[Any] | Mapping[str, Any] = (),
+    prompt: str | None = None,
+    messages: Messages | None = None,
+    system: str | None = None,
+    settings: ModelSettings | None = None,
+    approvals: Approvals | None = None,
+    guard: Guard | None = None,
+    limits: RunLimits | None = None,
+    timeouts: Timeouts | None = None,
+    max_steps: int = MAX_STEPS,
+    stop_when: StopWhen | None = None,
+    replay: ReplayPolicy = "lenient",
+    replay_disclosure: Disclosure = "envelope",
+    exclusive_model_step: bool = False,
+    approval_scope: ApprovalScope = "question",
+    tool_policy: str | None = None,
+    agent: str | None = None,
+    thread_id: str | None = None,
+    resource_id: str | None = None,
+    actor: str | None = None,
+    channel: str | None = None,
+    context: Any = None,
+    lock_ttl: float = LOCK_TTL_S,
+    on_event: Listener | None = None,
+) -> Plan:
+    """Check what a caller asks for, before anything is read or written.
+
+    Raises:
+        ConfigError: It cannot work.
+    """
+    if str(run_id).startswith("agent:"):
+        keys.check_id("run_id", run_id)  # a sub-agent's: admission names its root
+    else:
+        keys.check_run_id(run_id)
+    for name, value in (
+        ("thread_id", thread_id),
+        ("resource_id", resource_id),
+        ("agent", agent),
+        ("actor", actor),
+        ("channel", channel),
+    ):
+        if value is not None:
+            keys.check_id(name, value)
+    if not hasattr(journal, "apply"):
+        raise ConfigError(
+            f"journal is {type(journal).__name__}, must be a journal: for instance SqliteStorage('runs.db').runs"
+        )
+    if not _positive(lock_ttl):
+        raise ConfigError(f"lock_ttl is {lock_ttl!r}, must be a number of seconds above 0")
+    checked = check_tools(tools)
+    if tool_policy is not None:
+        check_tool_policy(checked, tool_policy)  # type: ignore[arg-type] # it refuses what it does not know
+    chosen = resolve_model(model)
+    try:
+        begin = as_messages(prompt, messages) if prompt is not None or messages is not None else None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    options = Options(
+        guard=guard,
+        limits=limits or RunLimits(),
+        timeouts=timeouts or Timeouts(),
+        replay=replay,
+        replay_disclosure=replay_disclosure,
+        approval_scope=approval_scope,
+        exclusive_model_step=exclusive_model_step,
+        deps=context,
+        actor=actor,
+        resource_id=resource_id,
+        thread_id=thread_id,
+        channel=channel,
+        listener=on_event,
+    )
+    asked = Asked(
+        run_id=run_id,
+        journal=journal,
+        messages=begin,
+        system=system,
+        agent=agent,
+        model=chosen.spec,
+        approvals=approvals or {},
+        options=options,
+        explicit_limits=limits is not None,
+        lock_ttl=lock_ttl,
+    )
+    return Plan(
+        asked,
+        Agent(
+            model=chosen,
+            tools=checked,
+            system=system,
+            settings=settings or ModelSettings(),
+            max_steps=max_steps,
+            stop_when=stop_when,
+        ),
+    )
+
+
+class Plan:
+    """A run that is about to be driven."""
+
+    def __init__(self, asked: Asked, agent: Agent) -> None:
+        self.asked = asked
+        self.agent = agent
+
+    async def drive(self, mode: Entry) -> DurableResult:
+        """Admit the run and drive it."""
+        return await self.go(await admit(self.asked), mode)
+
+    async def go(self, admitted: Admitted, mode: Entry) -> DurableResult:
+        """Drive a run that was admitted; the lock is given back however it ends."""
+        request = admitted.request
+        beat = Heartbeat(request.journal, request.root, request.fence or 0, max(1, int(self.asked.lock_ttl * 1000)))
+        await beat.start()
+        pending: list[Op] = []
+        drive: Drive | None = None
+        try:
+            agent = dataclasses.replace(self.agent, system=admitted.system)
+            drive = Drive(request, agent, part=keys.ROOT, messages=admitted.messages, mode=mode, pending=pending)
+            outcome = await drive.drive()
+        except BaseException as error:
+            tell(
+                request.options.listener,
+                Event(
+                    kind="blocked" if _ruled(error) else "error",
+                    run_id=request.root,
+                    text=str(error),
+                    detail={"code": getattr(error, "code", type(error).__name__), **getattr(error, "detail", {})},
+                ),
+            )
+            await self._end(admitted, beat, pending, drive, error=error)
+            raise
+        await self._end(admitted, beat, pending, drive, outcome=outcome)
+        result = _result(request, drive, outcome)
+        tell(
+            request.options.listener,
+            Event(kind="finished", run_id=request.root, text=result.text, detail={"finish_reason": outcome.reason}),
+        )
+        return result
+
+    async def _end(
+        self,
+        admitted: Admitted,
+        beat: Heartbeat,
+        pending: list[Op],
+        drive: Drive | None,
+        *,
+        outcome: Outcome | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Record how the drive ended and give the lock back, in one batch."""
+        request = admitted.request
+        try:
+            await beat.stop()
+            interrupts: Sequence[Interrupt] = outcome.interrupts if outcome else getattr(error, "interrupts", ())
+            status = _status(admitted.head, interrupts, error)
+            counts = drive.counts(len(interrupts)) if drive is not None else {}
+            members: dict[str, JsonValue] = dict(counts)
+            if error is not None:
+                members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
+            # A fence that is lost is lost: whoever took the run over writes its end.
+            if isinstance(error, RunFencedError):
+                return
+            try:
+                await self._write_end(admitted, pending, status, members, interrupts, error)
+            except (CanceledError, CompensatedRunError) as halted:
+                # It was halted while its last answer was under way: that answer is not taken.
+                members["error"] = {"code": halted.code, "message": str(halted)}
+                await self._write_end(admitted, pending, _status(admitted.head, (), halted), members, (), halted)
+                raise
+        except (RunFencedError, JournalError):
+            if error is None:
+                raise
+        finally:
+            request.release()
+
+    async def _write_end(
+        self,
+        admitted: Admitted,
+        pending: list[Op],
+        status: RunStatus,
+        members: dict[str, JsonValue],
+        interrupts: Sequence[Interrupt],
+        error: BaseException | None,
+    ) -> None:
+        request, head = admitted.request, admitted.head
+        ops: list[Op] = []
+        same = head.get("status") == status and all(head.get(name) == value for name, value in members.items())
+        if not same or pending:
+            ops += head_ops(request.root, keys.ROOT, head, changed(head, status, request.now, **members))
+        ops += [
+            Create(
+                keys.ask(one.asked_at, request.root, keys.split_run_id(one.run_id)[1], one.tool_call_id),
+                {"question": one.question},
+                if_present="keep",
+            )
+            for one in interrupts
+            if one.kind == "in_doubt" and keys.split_run_id(one.run_id)[0] == request.root
+        ]
+        released = release_op(request.root, request.fence or 0, request.owner)
+        # What was not written yet belongs to the run's own account, but a canceled run begins nothing.
+        if isinstance(error, CanceledError | CompensatedRunError):
+            pending.clear()
+        outcome = await request.write(
+            (*ops, released), pending=pending, begins=error is None and bool(pending)
+        )
+        if isinstance(outcome, Refused):
+            raise request.fenced_error()
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _ruled(error: BaseException) -> bool:
+    return isinstance(error, RefusedError | DoubtError)
+
+
+def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
+    if isinstance(error, CanceledError):
+        return "completed" if head.get("status") == "completed" else "canceled"
+    if interrupts:
+        return "suspended"
+    return "completed" if error is None else "failed"
+
+
+def _result(request: Any, drive: Drive, outcome: Outcome) -> DurableResult:
+    return DurableResult(
+        run_id=request.root,
+        text=outcome.text,
+        messages=tuple(drive.transcript.messages),
+        steps=tuple(drive.steps),
+        usage=request.log.usage,
+        interrupts=outcome.interrupts,
+        replayed_tool_calls=tuple(request.log.replayed),
+        unused_approvals=tuple(sorted(request.unused)),
+        warnings=tuple(request.warnings),
+        finish_reason=outcome.reason,
+    )
