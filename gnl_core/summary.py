@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gnl_core import keys
+from gnl_core.approvals import Interrupt
+from gnl_core.decisions import question_of
 from gnl_core.errors import StoreCorruptError
 from gnl_core.journal.port import Entry, Journal, JsonValue
-from gnl_core.owner import is_dead, read_owner
 from gnl_core.records import CallRecord, RunStatus, read_call, stamped
 
 ViewStatus: TypeAlias = RunStatus | Literal["interrupted"]
@@ -168,26 +169,23 @@ async def call_rows(journal: Journal, root: str, part: str, *, blobs: bool = Fal
                 break
 
 
-def is_in_doubt(record: CallRecord, entry: Entry, *, alive: bool, now: int) -> bool:
-    """Return whether the call may have acted, and nobody knows how it ended.
+def open_question(
+    root: str, part: str, record: CallRecord, entry: Entry, *, alive: bool, now: int, provider_id: str = ""
+) -> Interrupt | None:
+    """Return what a call asks a person, answered or not; None where it asks nothing.
 
     Args:
+        root: The root run's id.
+        part: The part of the request that the call belongs to.
         record: The call's record.
         entry: Its row.
-        alive: Whether the request's driver may be alive.
+        alive: Whether the request's driver may be alive: then a call that runs is just running.
         now: The store's clock, in milliseconds.
+        provider_id: The id that the model's provider gave the call.
     """
-    if not record.side_effect:
-        return False
-    if record.status == "in_doubt":
-        return True
-    if record.status == "failed":
-        return not record.certain
-    if record.status != "running" or alive:
-        return False
-    owner = read_owner(record.owner)
-    # A body of another host may outlive its driver's lock; until its own time has passed it may still end by itself.
-    return (owner is not None and is_dead(owner)) or now - (record.started_at or entry.updated_at) >= record.ttl_ms
+    if record.status == "running" and alive:
+        return None
+    return question_of(root, part, record, entry, now, provider_id=provider_id)
 
 
 async def doubts_of(journal: Journal, root: str, now: int) -> tuple[str, ...]:
@@ -206,8 +204,9 @@ async def doubts_of(journal: Journal, root: str, now: int) -> tuple[str, ...]:
     for part in await parts_of(journal, root):
         rows = [(entry, read_call(entry)) async for entry in call_rows(journal, root, part)]
         for entry, record in await originals(journal, rows):
-            if is_in_doubt(record, entry, alive=False, now=now):
-                found[f"{record.run or keys.run_id_of(root, part)}/{record.call}/in_doubt/{record.attempts}"] = None
+            asked = open_question(root, part, record, entry, alive=False, now=now)
+            if asked is not None and asked.kind == "in_doubt":
+                found[asked.question] = None
     return tuple(found)
 
 

@@ -18,10 +18,10 @@ from gnl_core.journal import scan_all
 from gnl_core.journal.port import Entry, Journal, JsonValue
 from gnl_core.lock import holder
 from gnl_core.model.messages import ReasoningPart, ToolCallPart
-from gnl_core.records import CallRecord, QuestionKind, StepRecord, read_call, read_step, stamped
+from gnl_core.records import CallRecord, StepRecord, read_call, read_step, stamped
 from gnl_core.run_list import RunPage, count_runs_by_status, list_runs
 from gnl_core.run_view import CallView, RunView, StepView
-from gnl_core.summary import RunSummary, ViewStatus, is_in_doubt, originals, parts_of, read_head
+from gnl_core.summary import RunSummary, ViewStatus, open_question, originals, parts_of, read_head
 
 __all__ = [
     "CallView",
@@ -34,11 +34,6 @@ __all__ = [
     "list_runs",
     "read_run",
 ]
-
-_IN_DOUBT = (
-    "it began, and nobody recorded how it ended: it may already have happened. Look there first: "
-    "approved it runs again, denied it does not, settled it counts as done"
-)
 
 
 @dataclass(slots=True)
@@ -208,7 +203,7 @@ def _call(rows: _Rows, call: ToolCallPart) -> CallView:
         tool=call.name,
         args=call.args,
         status=record.status,
-        in_doubt=is_in_doubt(record, entry, alive=rows.alive, now=rows.now),
+        in_doubt=asked is not None and asked.kind == "in_doubt",
         side_effect=record.side_effect,
         attempts=record.attempts,
         # A running record holds no time of its own: its row was written at that very time.
@@ -255,35 +250,16 @@ def _questions(rows: _Rows, calls: Iterable[ToolCallPart]) -> Iterable[Interrupt
 
 
 def _question(rows: _Rows, call: ToolCallPart, entry: Entry, record: CallRecord) -> Interrupt | None:
-    """Return what a call waits for; nothing where its person has answered and no drive has read it yet."""
-    kind, attempt, reason, at, prior = (
-        "in_doubt",
-        record.attempts,
-        _IN_DOUBT,
-        record.started_at or entry.updated_at,
-        None,
-    )
-    if record.status == "suspended":
-        question = record.question or {}
-        kind = str(question.get("kind"))
-        reason, at = _text(question.get("reason")) or "", _number(question.get("at"))
-        prior = question.get("prior")
-    elif not is_in_doubt(record, entry, alive=rows.alive, now=rows.now):
+    """Return what a call asks; nothing where a person has answered and no drive has read it yet."""
+    root, part = keys.split_run_id(rows.run_id)
+    asked = open_question(root, part, record, entry, alive=rows.alive, now=rows.now, provider_id=call.provider_id)
+    if asked is None:
         return None
-    asked = Interrupt(
-        run_id=record.run or rows.run_id,
-        tool_call_id=record.call,
-        tool_name=record.tool,
-        args=record.args,
-        args_digest=record.digest,
-        kind=cast("QuestionKind", kind),
-        attempt=attempt,
-        reason=reason,
-        asked_at=at,
-        provider_call_id=call.provider_id,
-        prior=prior if isinstance(prior, dict) else None,
-    )
-    return None if any(name == asked.question for name, _ in rows.answers) else asked
+    for name, answer in rows.answers:
+        expired = answer.approved and answer.expires_at is not None and answer.expires_at <= rows.now
+        if name == asked.question and answer.args_digest == asked.args_digest and not expired:
+            return None
+    return asked
 
 
 def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
@@ -307,7 +283,3 @@ def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -36,7 +36,7 @@ def list_(run: str | None, db: Path, as_json: bool) -> None:
     """
 
     async def read(journal: Journal) -> tuple[list[Interrupt], int]:
-        from gnl_core import list_interrupts  # noqa: PLC0415
+        from gnl_core.decisions import list_interrupts  # noqa: PLC0415
 
         if run is not None:
             await require_run(journal, run)
@@ -135,7 +135,7 @@ def _answer(
     who = actor if actor is not None else login_name()
 
     async def decide_it(journal: Journal) -> tuple[str, Answer]:
-        from gnl_core import decide  # noqa: PLC0415
+        from gnl_core.decisions import decide  # noqa: PLC0415
 
         name = question if call is None else await _only_question(journal, question, call)
         return name, await decide(journal, name, approved, actor=who, reason=reason, output=output)
@@ -150,7 +150,7 @@ def _answer(
 
 
 async def _only_question(journal: Journal, run: str, call: str) -> str:
-    from gnl_core import list_interrupts  # noqa: PLC0415
+    from gnl_core.decisions import list_interrupts  # noqa: PLC0415
     from gnl_core.errors import UnknownQuestionError  # noqa: PLC0415
 
     questions: Sequence[Interrupt] = await list_interrupts(journal, run)

@@ -75,8 +75,8 @@ def resume(ctx: click.Context, /, run: str, agent: str, db: Path, as_json: bool)
 
 
 async def _drive(journal: Journal, run: str, spec: str, function: Callable[..., Any]) -> DurableResult:
-    from gnl_core import resume_run  # noqa: PLC0415 - help must not wait for the runtime
-    from gnl_core.results import DurableResult  # noqa: PLC0415
+    from gnl_core.results import DurableResult  # noqa: PLC0415 - help must not wait for the runtime
+    from gnl_core.run import resume_run, run_durable  # noqa: PLC0415
 
     given = function(journal, run) if _takes_two(function) else function()
     if inspect.isawaitable(given):
@@ -89,7 +89,7 @@ async def _drive(journal: Journal, run: str, spec: str, function: Callable[..., 
             "(journal, run_id), the result of the run"
         )
     options = {str(name): value for name, value in given.items()}
-    known = set(inspect.signature(resume_run).parameters) - {"journal", "run_id"}
+    known = set(inspect.signature(run_durable).parameters) - {"journal", "run_id"}
     if unknown := sorted(set(options) - known):
         raise ConfigError(f"{spec} returned the option {unknown[0]!r}; resume_run takes {', '.join(sorted(known))}")
     return await resume_run(journal=journal, run_id=run, **options)

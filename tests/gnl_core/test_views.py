@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gnl_core import keys
 from gnl_core.approvals import Answer
+from gnl_core.canonical import args_hash
 from gnl_core.errors import ConfigError, JournalFormatError, RunNotFoundError, StoreCorruptError
 from gnl_core.journal import Delete, Put, new_batch
 from gnl_core.journal.memory import InMemoryStorage
@@ -443,7 +444,7 @@ async def test_a_sub_agents_run_is_shown_by_its_own_id(journal):
 
 async def test_a_question_that_is_answered_no_longer_waits(journal):
     await full_run(journal)
-    answer = Answer(kind="confirm", attempt=0, approved=True, args_digest="d", at=9, actor="ayşe")
+    answer = Answer(kind="confirm", attempt=0, approved=True, args_digest=args_hash({"amount": 9}), at=9, actor="ayşe")
     await write(journal, Put(keys.answer("r", keys.ROOT, "s1p1", "confirm", 0), answer.to_json()))
     view = await read_run(journal, "r")
     assert view.questions == ()
