@@ -143,9 +143,9 @@ class Arguments:
             raise ToolArgumentsError(
                 f"the arguments of '{self.tool}' are {_kind(args)}, must be a JSON object", tool=self.tool
             )
-        refuse_unwritable(args, self.tool)
+        raw = checked_copy(args, self.tool)
         try:
-            typed = self.model.model_validate(args)
+            typed = self.model.model_validate(raw)
         except ValidationError as error:
             raise self._misfit(error) from None
         except RecursionError:
@@ -304,8 +304,10 @@ def _parameter_texts(doc: str) -> dict[str, str]:
 # Raw arguments -----------------------------------------------------------------------------------------------------
 
 
-def refuse_unwritable(value: object, tool: str, path: str = "", depth: int = 0) -> None:
-    """Refuse what a strict JSON writer could not have written, before a validator makes something of it.
+def checked_copy(value: Any, tool: str, path: str = "", depth: int = 0) -> Any:
+    """Copy what a strict JSON writer could have written, before a validator makes something of it.
+
+    A copy, since a body may change what it is given, and the record of the call holds what the model wrote.
 
     Raises:
         ToolArgumentsError: NaN or an infinity (1e400 reads as one), a lone surrogate, or nesting over 100 levels.
@@ -318,16 +320,18 @@ def refuse_unwritable(value: object, tool: str, path: str = "", depth: int = 0) 
         case dict() | list() | tuple() if depth >= MAX_DEPTH:
             problem = f"the value is nested more than {MAX_DEPTH} levels deep"
         case dict():
-            for key, item in value.items():
-                refuse_unwritable(key, tool, path, depth + 1)
-                refuse_unwritable(item, tool, f"{path}.{key}" if path else str(key), depth + 1)
-            return
-        case list() | tuple():
-            for position, item in enumerate(value):
-                refuse_unwritable(item, tool, f"{path}[{position}]", depth + 1)
-            return
+            return {
+                checked_copy(key, tool, path, depth + 1): checked_copy(
+                    item, tool, f"{path}.{key}" if path else str(key), depth + 1
+                )
+                for key, item in value.items()
+            }
+        case list():
+            return [checked_copy(item, tool, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        case tuple():
+            return tuple(checked_copy(item, tool, f"{path}[{i}]", depth + 1) for i, item in enumerate(value))
         case _:
-            return
+            return value
     raise ToolArgumentsError(
         f"the arguments of '{tool}' do not fit: {path[:_SHOWN_TEXT] or 'a key'}: {problem}", tool=tool
     )
