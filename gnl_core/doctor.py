@@ -182,6 +182,15 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
             org=org,
             advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
         )
+    if run.status == "suspended" and run.parent is None and not view.questions and not view.children:
+        yield Finding(
+            check="runs.answered",
+            level="waits",
+            text=f"every question of run {run.run_id!r} is answered, and nobody has driven it since",
+            run_id=run.run_id,
+            org=org,
+            advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
+        )
     for question in view.questions:
         in_doubt = question.kind == "in_doubt"
         yield Finding(

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from gnl_core import keys
 from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError
 from gnl_core.journal.port import Entry, Journal, JsonValue, Key, Read
-from gnl_core.lock import holder
-from gnl_core.summary import STATUSES, RunSummary, ViewStatus, doubts_of, read_head
+from gnl_core.summary import STATUSES, RunSummary, ViewStatus, doubts_of, driver_of, read_head
 
 MAX_PAGE = 1_000
 """Most runs of one page."""
@@ -23,6 +22,9 @@ _PROBE = 100
 
 _MOST_WALKED = 20_000
 """Index rows walked for one page at most: a filter that few runs pass ends the page early, with a cursor."""
+
+_UNDRIVEN: tuple[ViewStatus, ...] = ("interrupted", "ready")
+"""Statuses of runs whose head says running."""
 
 _Source: TypeAlias = tuple[keys.Index, str]
 _At: TypeAlias = tuple[int, str]
@@ -68,7 +70,7 @@ async def list_runs(
 
     Args:
         journal: The journal.
-        status: Only runs of this status. 'interrupted' are those whose head says running and whose driver is dead.
+        status: Only runs of this status.
         agent: Only runs of this agent.
         resource_id: Only runs on behalf of this person.
         thread_id: Only runs of this conversation.
@@ -82,8 +84,8 @@ async def list_runs(
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ConfigError(f"limit is {limit}, must be 1 to {MAX_PAGE}")
-    if status is not None and status not in (*STATUSES, "interrupted"):
-        raise ConfigError(f"status is {status!r}, must be one of {', '.join(STATUSES)}, interrupted")
+    if status is not None and status not in (*STATUSES, *_UNDRIVEN):
+        raise ConfigError(f"status is {status!r}, must be one of {', '.join((*STATUSES, *_UNDRIVEN))}")
     wanted = _Filter(status, agent, resource_id, thread_id)
     if cursor is None:
         sources, at = await _narrowest(journal, wanted.sources()), None
@@ -94,30 +96,42 @@ async def list_runs(
 
 
 async def count_runs_by_status(journal: Journal) -> dict[ViewStatus, int]:
-    """Count root runs of each status, 'interrupted' apart from 'running'. Reads one index row a run, no values.
+    """Count root runs of each status, 'interrupted' and 'ready' apart from 'running'.
+
+    It reads one index row a run, and head and lock of those that say running.
 
     Raises:
         JournalError: The store cannot be read.
     """
-    counts: dict[ViewStatus, int] = dict.fromkeys((*STATUSES, "interrupted"), 0)
+    counts: dict[ViewStatus, int] = dict.fromkeys((*STATUSES, *_UNDRIVEN), 0)
     for status in STATUSES:
         after: Key | None = None
         while True:
             page = await journal.scan(("ix", "status", status), after=after, limit=5_000)
             roots = [place[1] for entry in page.entries if (place := _place(entry)) is not None]
             counts[status] += len(roots)
-            if status == "running" and roots:
-                read = await journal.get_many([key for root in roots for key in (keys.lock(root), keys.beat(root))])
-                dead = sum(
-                    holder(read.entries[n], read.entries[n + 1], read.now) is None
-                    for n in range(0, len(read.entries), 2)
-                )
-                counts["running"] -= dead
-                counts["interrupted"] += dead
+            if status == "running":
+                await _count_undriven(journal, roots, counts)
             after = page.after
             if after is None:
                 break
     return counts
+
+
+async def _count_undriven(journal: Journal, roots: Sequence[str], counts: dict[ViewStatus, int]) -> None:
+    """Move those of some running runs that nobody drives to where they belong."""
+    if not roots:
+        return
+    wanted = [key for root in roots for key in (keys.head(root), keys.lock(root), keys.beat(root))]
+    read = await journal.get_many(wanted)
+    for number in range(0, len(wanted), 3):
+        try:
+            run = _summary(read.entries[number : number + 3], read.now)
+        except (StoreCorruptError, JournalFormatError):
+            continue
+        if run is not None and run.status in _UNDRIVEN:
+            counts["running"] -= 1
+            counts[run.status] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +146,7 @@ class _Filter:
         indexes: tuple[tuple[keys.Index, str | None], ...] = (
             ("thr", self.thread_id),
             ("res", self.resource_id),
-            ("status", "running" if self.status == "interrupted" else self.status),
+            ("status", "running" if self.status in _UNDRIVEN else self.status),
             ("agent", self.agent),
         )
         return [[(name, value)] for name, value in indexes if value is not None] or [
@@ -217,7 +231,7 @@ class _Walk:
     async def _heads(self, roots: Sequence[str]) -> list[RunSummary | None]:
         """Return the heads, None for a run that is gone or cannot be read."""
         # Head and lock of one run must be of one moment: a run that ends between two reads would look interrupted.
-        locks = self._wanted.status in (None, "running", "interrupted")
+        locks = self._wanted.status in (None, "running", *_UNDRIVEN)
         wanted = [
             key for root in roots for key in ((keys.head(root), keys.lock(root), keys.beat(root))[: 3 if locks else 1])
         ]
@@ -258,7 +272,7 @@ def _summary(entries: Sequence[Entry | None], now: int) -> RunSummary | None:
     head = entries[0]
     if head is None:
         return None
-    return read_head(head, alive=len(entries) == 1 or holder(entries[1], entries[2], now) is not None)
+    return read_head(head, driver=driver_of(entries[1], entries[2], now) if len(entries) > 1 else "alive")
 
 
 def _place(entry: Entry) -> _At | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gnl_core.approvals import Answer, Interrupt
 from gnl_core.journal.port import JsonValue
-from gnl_core.model.messages import Usage
+from gnl_core.model.messages import Message, Usage, message_to_json
 from gnl_core.records import CallStatus
 from gnl_core.summary import RunSummary
 
@@ -106,7 +106,7 @@ class RunView:
 
     Attributes:
         run: Its head.
-        prompt: The frozen prompt; None where it was asked with messages alone.
+        messages: The frozen messages that it began with.
         system: The frozen system prompt, if any.
         steps: Model steps in order, each with its calls.
         questions: What waits for a person, calls in doubt included.
@@ -119,7 +119,7 @@ class RunView:
     """
 
     run: RunSummary
-    prompt: str | None
+    messages: tuple[Message, ...]
     system: str | None
     steps: tuple[StepView, ...]
     calls: tuple[CallView, ...]
@@ -134,7 +134,7 @@ class RunView:
         """Return the run for programs."""
         return {
             **self.run.to_json(),
-            "prompt": self.prompt,
+            "messages": [message_to_json(message) for message in self.messages],
             "system": self.system,
             "model_steps": [step.to_json() for step in self.steps],
             "other_calls": [call.to_json() for call in self.calls],

@@ -12,10 +12,15 @@ from gnl_core.approvals import Interrupt
 from gnl_core.decisions import question_of
 from gnl_core.errors import StoreCorruptError
 from gnl_core.journal.port import Entry, Journal, JsonValue
+from gnl_core.lock import holder
 from gnl_core.records import CallRecord, RunStatus, read_call, stamped
 
-ViewStatus: TypeAlias = RunStatus | Literal["interrupted"]
-"""A run's status as people read it: 'interrupted' is a run whose head says running and whose driver is dead."""
+ViewStatus: TypeAlias = RunStatus | Literal["interrupted", "ready"]
+"""A run's status as people read it. Of runs whose head says running, 'interrupted' are those whose driver is dead, and
+'ready' the forks that nobody has driven yet."""
+
+Driver: TypeAlias = Literal["alive", "gone", "never"]
+"""Who drives a request: somebody who may be alive, nobody any more, or nobody yet."""
 
 STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed", "canceled")
 """Every status that a head may hold."""
@@ -94,19 +99,36 @@ class RunSummary:
         }
 
 
-def read_head(entry: Entry, *, alive: bool = True) -> RunSummary:
+def driver_of(lock: Entry | None, beat: Entry | None, now: int) -> Driver:
+    """Return who drives a request.
+
+    Args:
+        lock: The row `keys.lock(root)`.
+        beat: The row `keys.beat(root)`, of the same moment.
+        now: The store's clock of that moment, in milliseconds.
+
+    Raises:
+        StoreCorruptError: The lock row cannot be read.
+        JournalFormatError: It was written by a newer release.
+    """
+    if lock is None:
+        return "never"
+    return "gone" if holder(lock, beat, now) is None else "alive"
+
+
+def read_head(entry: Entry, *, driver: Driver = "alive") -> RunSummary:
     """Return the summary of a head row.
 
     Args:
         entry: The row at `keys.head(root, part)`.
-        alive: Whether a driver may still be alive; without one, a running run reads as interrupted.
+        driver: Who drives the request.
 
     Raises:
         StoreCorruptError: The row holds no head.
         JournalFormatError: It was written by a newer release.
     """
     value = stamped(entry)
-    status = value.get("status")
+    status: Any = value.get("status")
     try:
         if status not in STATUSES:
             raise ValueError("status")
@@ -118,9 +140,11 @@ def read_head(entry: Entry, *, alive: bool = True) -> RunSummary:
         raise StoreCorruptError(
             f"the row {where} holds no head of a run that can be read ({error}); run `gnl doctor`", key=where
         ) from None
+    if status == "running" and driver != "alive":
+        status = "ready" if driver == "never" and objects["forked_from"] is not None else "interrupted"
     return RunSummary(
         run_id=keys.run_id_of(entry.key[1], entry.key[2]),
-        status="interrupted" if status == "running" and not alive else status,
+        status=status,
         thread_id=texts.pop("thread"),
         resource_id=texts.pop("resource"),
         forking=value.get("forking") is True,

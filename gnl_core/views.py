@@ -16,12 +16,11 @@ from gnl_core.approvals import Answer, Interrupt, read_answer
 from gnl_core.errors import JournalFormatError, RunNotFoundError, StoreCorruptError
 from gnl_core.journal import scan_all
 from gnl_core.journal.port import Entry, Journal, JsonValue
-from gnl_core.lock import holder
-from gnl_core.model.messages import ReasoningPart, ToolCallPart
+from gnl_core.model.messages import Message, ReasoningPart, ToolCallPart, message_from_json
 from gnl_core.records import CallRecord, StepRecord, read_call, read_step, stamped
 from gnl_core.run_list import RunPage, count_runs_by_status, list_runs
 from gnl_core.run_view import CallView, RunView, StepView
-from gnl_core.summary import RunSummary, ViewStatus, open_question, originals, parts_of, read_head
+from gnl_core.summary import Driver, RunSummary, ViewStatus, driver_of, open_question, originals, parts_of, read_head
 
 __all__ = [
     "CallView",
@@ -41,7 +40,7 @@ class _Rows:
     """What stands below one run's part, read row by row."""
 
     run_id: str
-    alive: bool
+    driver: Driver
     now: int
     steps: dict[int, tuple[Entry, StepRecord]] = field(default_factory=dict)
     calls: dict[str, tuple[Entry, CallRecord]] = field(default_factory=dict)
@@ -82,12 +81,12 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
         raise RunNotFoundError(
             f"no run {run_id!r} in this journal; `gnl runs list` shows those there are", run_id=run_id
         )
-    rows = _Rows(run_id, alive=False, now=read.now)
+    rows = _Rows(run_id, driver="gone", now=read.now)
     try:
-        rows.alive = holder(lock, beat, read.now) is not None
+        rows.driver = driver_of(lock, beat, read.now)
     except (StoreCorruptError, JournalFormatError) as error:
         rows.problems.append(str(error))
-    summary = read_head(head, alive=rows.alive)
+    summary = read_head(head, driver=rows.driver)
     await _read_rows(rows, journal, root, part, blobs=blobs)
     rows.calls = dict(zip(rows.calls, await originals(journal, list(rows.calls.values())), strict=True))
     await _read_children(rows, journal, root)
@@ -104,8 +103,8 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
         summary = dataclasses.replace(summary, in_doubt=in_doubt)
     return RunView(
         run=summary,
-        prompt=_text(rows.input.get("prompt")),
-        system=_text(rows.input.get("system")),
+        messages=tuple(_messages(rows)),
+        system=system if isinstance(system := rows.input.get("system"), str) else None,
         steps=steps,
         calls=tuple(_call(rows, asked[call]) for call in dict.fromkeys(others)),
         questions=questions,
@@ -164,7 +163,7 @@ async def _read_children(rows: _Rows, journal: Journal, root: str) -> None:
     read = await journal.get_many([keys.head(root, part) for part in parts])
     for entry in read.entries:
         try:
-            child = read_head(entry, alive=rows.alive) if entry is not None else None
+            child = read_head(entry, driver=rows.driver) if entry is not None else None
         except (StoreCorruptError, JournalFormatError) as error:
             rows.problems.append(str(error))
             continue
@@ -229,6 +228,15 @@ def _source(rows: _Rows, record: CallRecord, call: ToolCallPart) -> str:
     return record.call if record.call != call.id else ""
 
 
+def _messages(rows: _Rows) -> Iterable[Message]:
+    messages = rows.input.get("messages", [])
+    for message in messages if isinstance(messages, list) else []:
+        try:
+            yield message_from_json(message)
+        except (ValueError, TypeError) as error:
+            rows.problems.append(f"the input of run {rows.run_id!r} holds a message that cannot be read ({error})")
+
+
 def _output(rows: _Rows, entry: Entry, record: CallRecord) -> JsonValue:
     if not record.in_blob or entry.blob is None:
         return record.output
@@ -252,7 +260,9 @@ def _questions(rows: _Rows, calls: Iterable[ToolCallPart]) -> Iterable[Interrupt
 def _question(rows: _Rows, call: ToolCallPart, entry: Entry, record: CallRecord) -> Interrupt | None:
     """Return what a call asks; nothing where a person has answered and no drive has read it yet."""
     root, part = keys.split_run_id(rows.run_id)
-    asked = open_question(root, part, record, entry, alive=rows.alive, now=rows.now, provider_id=call.provider_id)
+    asked = open_question(
+        root, part, record, entry, alive=rows.driver == "alive", now=rows.now, provider_id=call.provider_id
+    )
     if asked is None:
         return None
     for name, answer in rows.answers:
@@ -266,7 +276,9 @@ def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
     """Yield what is missing between the records: a live call must never fill such a hole."""
     start = f"run {rows.run_id!r} has a gap: "
     end = "; nothing is run in its place: restore the journal, or fork the run before the gap"
-    count = max((*rows.steps, summary.steps - 1), default=-1) + 1
+    # Only of a run that came to rest do the head's counts hold.
+    told = summary.steps if summary.status in ("completed", "suspended") else 0
+    count = max((*rows.steps, told - 1), default=-1) + 1
     for number in range(count):
         if number not in rows.steps:
             yield f"{start}model step {number} of {count} is missing{end}"
@@ -279,7 +291,3 @@ def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
                 yield f"{start}step {number} builds on step {step}, which is missing{end}"
             if isinstance(message, str) and message not in rows.messages:
                 yield f"{start}step {number} builds on a message that is missing{end}"
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -15,7 +15,7 @@ from gnl_core.cli.terminal import age, complain, plain, tell, tell_json, tell_ta
 from gnl_core.journal.port import Journal
 from gnl_core.views import RunPage, RunSummary, RunView, count_runs_by_status, list_runs, read_run
 
-_STATUSES = ("running", "interrupted", "suspended", "completed", "failed", "canceled")
+_STATUSES = ("running", "interrupted", "ready", "suspended", "completed", "failed", "canceled")
 
 
 @click.group()
@@ -28,7 +28,11 @@ runs.add_command(resume)
 
 
 @runs.command("list")
-@click.option("--status", type=click.Choice(_STATUSES), help="Only these. 'interrupted': whose program was killed.")
+@click.option(
+    "--status",
+    type=click.Choice(_STATUSES),
+    help="Only these. 'interrupted': their program was killed; 'ready': forks not driven yet.",
+)
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--resource", metavar="ID", help="Only runs on behalf of this person.")
 @click.option("--thread", metavar="ID", help="Only runs of this conversation.")
@@ -134,7 +138,7 @@ def fork(run: str, step: int, new_id: str, db: Path, as_json: bool) -> None:
     """
 
     async def do(journal: Journal) -> tuple[RunView, str]:
-        from gnl_core import fork_run  # noqa: PLC0415 - help must not wait for the runtime
+        from gnl_core.fork import fork_run  # noqa: PLC0415 - help must not wait for the runtime
 
         source = await read_run(journal, run)
         return source, await fork_run(journal=journal, run_id=run, step=step, new_run_id=new_id)
@@ -163,16 +167,17 @@ def fork(run: str, step: int, new_id: str, db: Path, as_json: bool) -> None:
 def cancel(run: str, actor: str | None, reason: str | None, db: Path, as_json: bool) -> None:
     """Cancel RUN for good: what is recorded stays, nothing new starts; a call that runs now comes to its end.
 
-    Exit status: 0 canceled, 2 no such run.
+    Exit status: 0 canceled; 2 no such run, or it is over or canceled already.
     """
     who = actor if actor is not None else login_name()
 
-    async def do(journal: Journal) -> None:
-        from gnl_core import cancel_run  # noqa: PLC0415 - help must not wait for the runtime
+    async def do(journal: Journal) -> bool:
+        from gnl_core.halt import cancel_run  # noqa: PLC0415 - help must not wait for the runtime
 
-        await cancel_run(journal, run, actor=who, reason=reason)
+        return await cancel_run(journal, run, actor=who, reason=reason)
 
-    with_journal(db, do, write=True)
+    if not with_journal(db, do, write=True):
+        raise click.ClickException(f"run {run} is over or canceled already; nothing was done")
     if as_json:
         tell_json({"run_id": run, "canceled": True, "actor": who})
     else:

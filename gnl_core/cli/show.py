@@ -42,27 +42,9 @@ def show(ctx: click.Context, /, run: str, full: bool, db: Path, as_json: bool) -
 
 
 def _lines(view: RunView, now: int, most: int) -> Iterator[str]:
-    run = view.run
-    yield f"{plain(run.run_id)}: {run.status}, for {age(run.changed_at, now)}"
-    if run.error is not None:
-        yield f"  error: {short(run.error.get('code'), most)}: {short(run.error.get('message'), most)}"
-    facts = {
-        "agent": run.agent,
-        "model": run.model,
-        "thread": run.thread_id,
-        "person": run.resource_id,
-        "actor": run.actor,
-        "channel": run.channel,
-        "parent": _join(run.parent),
-        "forked from": _join(run.forked_from),
-        "halted": _join(view.halted),
-        "incidents": str(view.incidents or ""),
-        "system": view.system or "",
-        "prompt": view.prompt or "",
-    }
-    for name, text in facts.items():
-        if text:
-            yield f"  {name}: {short(text, most)}"
+    yield from _head_lines(view, now, most)
+    for message in view.messages:
+        yield f"  {plain(message.role)}: {short(message.text, most)}"
     for step in view.steps:
         yield (
             f"step {step.number}: {plain(step.model)}, {plain(step.stop_reason)}, "
@@ -85,6 +67,29 @@ def _lines(view: RunView, now: int, most: int) -> Iterator[str]:
         by = f" by {short(answer.actor, most)}" if answer.actor else ""
         why = f": {short(answer.reason, most)}" if answer.reason else ""
         yield f"answered {plain(name)}: {verdict}{by}{why}"
+
+
+def _head_lines(view: RunView, now: int, most: int) -> Iterator[str]:
+    run = view.run
+    yield f"{plain(run.run_id)}: {run.status}, for {age(run.changed_at, now)}"
+    if run.error is not None:
+        yield f"  error: {short(run.error.get('code'), most)}: {short(run.error.get('message'), most)}"
+    facts = {
+        "agent": run.agent,
+        "model": run.model,
+        "thread": run.thread_id,
+        "person": run.resource_id,
+        "actor": run.actor,
+        "channel": run.channel,
+        "parent": _join(run.parent),
+        "forked from": _join(run.forked_from),
+        "halted": _join(view.halted),
+        "incidents": str(view.incidents or ""),
+        "system": view.system or "",
+    }
+    for name, text in facts.items():
+        if text:
+            yield f"  {name}: {short(text, most)}"
 
 
 def _call_lines(call: CallView, most: int) -> Iterator[str]:

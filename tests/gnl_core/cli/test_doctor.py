@@ -143,7 +143,7 @@ def test_rows_of_a_newer_release_are_named(book, examine, columns):
 def test_many_faults_of_one_kind_are_counted(book, examine):
     book.write(*book.head("r"))
     for number in range(25):
-        insert(book.path, f"run/r/~/bad%{number}")
+        insert(book.path, f"run/r/~/bad%g{number}")
     texts = [finding["text"] for finding in examine()[1] if finding["check"] == "rows.keys"]
     assert len(texts) == 21
     assert texts[-1] == "5 more of these"

@@ -182,7 +182,7 @@ def test_what_strangers_wrote_moves_no_cursor(gnl, book):
             error={"code": HOSTILE, "message": HOSTILE},
             parent={"run": HOSTILE, "call": HOSTILE},
         ),
-        Put(keys.input_of(run_id), {"f": 1, "prompt": HOSTILE, "system": HOSTILE}),
+        Put(keys.input_of(run_id), {"f": 1, "messages": [{"role": "user", "content": HOSTILE}], "system": HOSTILE}),
         book.step(run_id, 0, TextPart(HOSTILE), ToolCallPart("s0p0", HOSTILE, {HOSTILE: HOSTILE})),
         book.call(run_id, "s0p0", status="failed", error={"type": HOSTILE, "message": HOSTILE}, text=HOSTILE),
         book.call(

@@ -25,7 +25,7 @@ def filled(book):
     child = keys.child_id("waits", keys.ROOT, "s0p0")
     book.write(
         *book.head("done", at=1_000, agent="mail", thread="t1", resource="ayşe", steps=1, calls=1),
-        Put(keys.input_of("done"), {"f": 1, "prompt": "pay", "system": None}),
+        Put(keys.input_of("done"), {"f": 1, "messages": [{"role": "user", "content": "pay"}], "system": None}),
         book.step("done", 0, TextPart("paid"), pay("s0p0")),
         book.call("done", "s0p0", output={"id": "tr-1"}, attempts=1, settled_by="recover"),
         *book.head("waits", at=2_000, status="suspended", agent="billing", questions=1),
@@ -107,6 +107,7 @@ def test_counts(gnl, filled):
         "failed": 0,
         "canceled": 0,
         "interrupted": 1,
+        "ready": 0,
     }
     assert ["interrupted", "1"] in [line.split() for line in gnl("runs", "count", "--db", filled.path).out.splitlines()]
 
