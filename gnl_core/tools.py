@@ -227,7 +227,7 @@ def _make(function: Callable[..., Any], options: ToolOptions, namespace: Mapping
     side_effect = options.get("side_effect")
     given |= {
         "name": name,
-        "description": first_paragraph(given.get("description", function.__doc__)),
+        "description": given["description"] if "description" in given else first_paragraph(function.__doc__),
         "side_effect": not idempotent if side_effect is None else side_effect,
     }
     return Tool(
@@ -253,12 +253,11 @@ def check_tools(
         ToolDeclarationError: Two tools of one name, a name that is not the tool's, or a function that makes no tool.
     """
     if isinstance(tools, Mapping):
-        pairs = [(name, item if isinstance(item, Tool) else tool(item, name=name)) for name, item in tools.items()]
+        pairs = [(name, _as_tool(item, {"name": name})) for name, item in tools.items()]
     elif isinstance(tools, str | Tool) or not isinstance(tools, Iterable):
         raise ToolDeclarationError(f"tools is {type(tools).__name__}, must be a list of tools or functions")
     else:
-        made = [item if isinstance(item, Tool) else tool(item) for item in tools]
-        pairs = [(item.name, item) for item in made]
+        pairs = [(made.name, made) for made in (_as_tool(item, {}) for item in tools)]
     result: dict[str, Tool] = {}
     for name, item in pairs:
         if name != item.name:
@@ -267,6 +266,10 @@ def check_tools(
             raise ToolDeclarationError(f"two tools are called '{name}'; rename one by tool(name=...)", tool=name)
         result[name] = item
     return result
+
+
+def _as_tool(item: Tool | Callable[..., Any], options: ToolOptions) -> Tool:
+    return item if isinstance(item, Tool) else _make(item, options, {})
 
 
 def check_tool_policy(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> None:
