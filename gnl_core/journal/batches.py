@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gnl_core import keys
 from gnl_core.errors import ConfigError, IdInvalidError
@@ -107,53 +107,73 @@ def prepare(ops: Sequence[Op], batch: int) -> list[Step]:
 
 
 def _step(op: Op) -> Step:
-    kind = type(op)
-    name = name_of(op.key)
-    if kind is Expect:
-        return Step("expect", name, op.key, want=_version(op, "absent", "present"))
-    if kind is Delete:
-        return Step("delete", name, op.key, want=None if op.version is None else _version(op))  # type: ignore[union-attr] # a Delete
-    if kind is Add:
-        return Step("add", name, op.key, by=_increments(op))
-    if kind not in (Create, Replace, Put):
+    build = _BUILDERS.get(type(op))
+    if build is None:
         raise TypeError(f"{op!r} is no operation of a batch")
-    text = to_text(op.key, op.value)  # type: ignore[union-attr] # one of the three
-    blob = op.blob  # type: ignore[union-attr] # one of the three
+    return build(op)
+
+
+def _create(op: Create) -> Step:
+    if op.if_present not in ("abort", "keep"):
+        raise ValueError(f"if_present of the Create for {'/'.join(op.key)} must be 'abort' or 'keep'")
+    return _writing("keep" if op.if_present == "keep" else "create", op, None)
+
+
+def _replace(op: Replace) -> Step:
+    return _writing("replace", op, _version(op.key, op.version))
+
+
+def _put(op: Put) -> Step:
+    return _writing("put", op, None)
+
+
+def _writing(kind: Kind, op: Create | Replace | Put, want: int | str | None) -> Step:
+    name = name_of(op.key)
+    text = to_text(op.key, op.value)
     size = size_of(text)
+    blob = op.blob
     if blob is not None:
         if not isinstance(blob, bytes | bytearray | memoryview):
             raise TypeError(f"the blob for {name} is {type(blob).__name__}, must be bytes")
         blob = bytes(blob)
         size += len(blob)
-    if kind is Create:
-        if op.if_present not in ("abort", "keep"):  # type: ignore[union-attr] # a Create
-            raise ValueError(f"if_present of the Create for {name} must be 'abort' or 'keep'")
-        return Step("keep" if op.if_present == "keep" else "create", name, op.key, None, text, blob, None, size)  # type: ignore[union-attr] # a Create
-    want = _version(op) if kind is Replace else None
-    return Step("replace" if kind is Replace else "put", name, op.key, want, text, blob, None, size)
+    return Step(kind, name, op.key, want, text, blob, None, size)
 
 
-def _version(op: Op, *words: str) -> int | str:
-    version: object = op.version  # type: ignore[union-attr] # only called for operations that have one
-    if isinstance(version, str) and version in words:
-        return version
-    if type(version) is not int:
-        raise TypeError(
-            f"the version {version!r} for {'/'.join(op.key)} must be an int{' or one of ' if words else ''}"
-            f"{', '.join(words)}"
-        )
-    return version
+def _delete(op: Delete) -> Step:
+    return Step("delete", name_of(op.key), op.key, None if op.version is None else _version(op.key, op.version))
 
 
-def _increments(op: Op) -> dict[str, int]:
-    by = dict(op.by)  # type: ignore[union-attr] # an Add
+def _expect(op: Expect) -> Step:
+    want = op.version if op.version in ("absent", "present") else _version(op.key, op.version)
+    return Step("expect", name_of(op.key), op.key, want)
+
+
+def _add(op: Add) -> Step:
+    by: dict[Any, Any] = dict(op.by)  # callers may hand over anything
     for field, number in by.items():
         if not isinstance(field, str) or not isinstance(number, int) or isinstance(number, bool):
             raise TypeError(
                 f"the Add for {'/'.join(op.key)} adds {number!r} to {field!r}; it adds ints to named fields"
             )
     to_text(op.key, by)
-    return by
+    return Step("add", name_of(op.key), op.key, by=by)
+
+
+def _version(key: Key, version: object) -> int:
+    if type(version) is not int:
+        raise TypeError(f"the version {version!r} asked of {'/'.join(key)} is none; take it from an Entry or Applied")
+    return version
+
+
+_BUILDERS: dict[type, Callable[[Any], Step]] = {
+    Create: _create,
+    Replace: _replace,
+    Put: _put,
+    Delete: _delete,
+    Add: _add,
+    Expect: _expect,
+}
 
 
 def rule(

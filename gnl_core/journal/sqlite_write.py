@@ -12,8 +12,8 @@ from gnl_core.journal.sqlite_state import Clock, Statistics
 from gnl_core.journal.values import to_text
 
 _INSERT = (
-    "INSERT INTO gnl_rows (scope_id,key,version,batch,created_at,updated_at,format,codec,value,blob)"
-    f" VALUES (?,?,?,?,?,?,{ROW_FORMAT},{JSON_TEXT},?,?)"  # noqa: S608 - constants
+    "INSERT INTO gnl_rows (scope_id,key,version,batch,created_at,updated_at,format,codec,value,blob)"  # noqa: S608 - constants
+    f" VALUES (?,?,?,?,?,?,{ROW_FORMAT},{JSON_TEXT},?,?)"
 )
 _UPDATE = (
     "UPDATE gnl_rows SET version=?,batch=?,updated_at=?,value=?,blob=?"  # noqa: S608 - constants
