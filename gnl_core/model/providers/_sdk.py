@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from gnl_core.errors import (
+    ConfigError,
     GnlError,
     MissingExtraError,
     ModelError,
@@ -173,7 +174,7 @@ class SdkModel(ABC):
         loop = asyncio.get_running_loop()
         held = self._clients.get(loop)
         if held is None:
-            for other in [other for other in self._clients if other.is_closed()]:
+            for other in [other for other in list(self._clients) if other.is_closed()]:
                 del self._clients[other]  # it ended without closing its generators, and nothing can close them now
             client = self._make_client(self._key())
             holder = _hold(client, self._close_client, self._clients)
@@ -195,9 +196,11 @@ class SdkModel(ABC):
 
     # Failures --------------------------------------------------------------------------------------------------
 
-    def _failure(self, error: Exception) -> ModelError | GnlError:
+    def _failure(self, error: Exception) -> GnlError:
         if isinstance(error, GnlError):
             return error
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            return ConfigError(f"the SDK of {self.spec} does not take these settings (check settings.extra): {error}")
         status, headers = _status(error)
         if status is not None and status >= 400:
             return self._refused(status, headers, getattr(error, "message", None) or str(error))

@@ -74,11 +74,11 @@ class AnthropicModel(SdkModel):
             "max_tokens": settings.max_output_tokens or MAX_TOKENS,
             "messages": self._messages(messages, wire_ids(request.messages, self.provider)),
             "system": system or None,
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
             "stop_sequences": list(settings.stop) or None,
-            "extra_body": dict(settings.extra) or None,
         }
+        # The SDK has dropped these two from its signature; the API still takes them for the models that do.
+        sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
+        call["extra_body"] = {k: v for k, v in sampling.items() if v is not None} | dict(settings.extra)
         if request.tools:
             call["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
@@ -88,7 +88,7 @@ class AnthropicModel(SdkModel):
             kind = kinds.get(settings.tool_choice, "tool")
             if kind is not None:
                 call["tool_choice"] = {"type": kind, **({"name": settings.tool_choice} if kind == "tool" else {})}
-        return {name: value for name, value in call.items() if value is not None}
+        return {name: value for name, value in call.items() if value not in (None, {})}
 
     def _messages(self, messages: list[tuple[int, Message]], ids: dict[tuple[int, int], str]) -> list[dict[str, Any]]:
         wire: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from gnl_core.errors import ModelResponseError
+from gnl_core.errors import ConfigError, ModelResponseError
 from gnl_core.model.messages import (
     Message,
     ModelEvent,
@@ -22,15 +22,7 @@ from gnl_core.model.messages import (
     Usage,
 )
 from gnl_core.model.providers._sdk import SdkModel
-from gnl_core.model.providers._shared import (
-    Answer,
-    args_object,
-    args_text,
-    opaque,
-    split_system,
-    wire_ids,
-    wire_name,
-)
+from gnl_core.model.providers._shared import Answer, args_object, args_text, opaque, split_system, wire_ids, wire_name
 
 _STOP: dict[str, StopReason] = {
     "STOP": "stop",
@@ -101,9 +93,19 @@ class GoogleModel(SdkModel):
                 if settings.tool_choice not in modes:
                     calling["allowed_function_names"] = [settings.tool_choice]
                 config["tool_config"] = {"function_calling_config": calling}
-        config = {name: value for name, value in config.items() if value is not None}
+        config = {name: value for name, value in config.items() if value is not None} | dict(settings.extra)
+        self._check(config)
         contents = self._contents(messages, wire_ids(request.messages, self.provider, lambda _: ""))
-        return {"model": self.model_id, "contents": contents, "config": {**config, **settings.extra}}
+        return {"model": self.model_id, "contents": contents, "config": config}
+
+    def _check(self, config: dict[str, Any]) -> None:
+        """Tell a wrong setting apart from a wrong answer; the SDK finds both in the course of one call."""
+        from google.genai import types  # noqa: PLC0415 - loaded with the first request
+
+        try:
+            types.GenerateContentConfig.model_validate(config)
+        except ValueError as error:
+            raise ConfigError(f"the settings for {self.spec} (check settings.extra): {error}") from None
 
     def _contents(self, messages: list[tuple[int, Message]], ids: dict[tuple[int, int], str]) -> list[dict[str, Any]]:
         contents: list[dict[str, Any]] = []
