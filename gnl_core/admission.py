@@ -1,7 +1,7 @@
 """Let a run begin, or go on: everything is checked before anything is written, then one batch takes the lock.
 
-The rows are scanned first. The lock's version changes whenever anybody acquires, takes over or releases it; the batch that
-takes it expects the version seen, so what was scanned is what stands, and one scan is enough.
+The rows are scanned first. The lock's version changes whenever anybody acquires, takes over or releases it; the batch
+that takes it expects the version seen, so what was scanned is what stands, and one scan is enough.
 """
 
 from __future__ import annotations
@@ -76,8 +76,12 @@ class Admitted:
     head: dict[str, Any]
 
 
-async def admit(asked: Asked) -> Admitted:
+async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
     """Check, take the lock, freeze the input of a new run, record the answers that were passed along.
+
+    Args:
+        asked: What the caller asks for.
+        own_loop: Whether a loop of the caller's own drives it, which may begin with nothing.
 
     Raises:
         RunBusyError: Somebody else drives it.
@@ -95,7 +99,7 @@ async def admit(asked: Asked) -> Admitted:
         )
     for _ in range(_TRIES):
         rows, now = await load_rows(asked.journal, root)
-        admitted = await _try(asked, rows, now)
+        admitted = await _try(asked, rows, now, own_loop=own_loop)
         if admitted is not None:
             return admitted
     raise RunBusyError(
@@ -105,12 +109,12 @@ async def admit(asked: Asked) -> Admitted:
     )
 
 
-async def _try(asked: Asked, rows: dict[Key, Entry], now: int) -> Admitted | None:
+async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool) -> Admitted | None:
     root, journal = asked.run_id, asked.journal
     known = rows.get(keys.input_of(root))
     warnings: list[str] = []
     if known is None:
-        frozen, messages, system, options = _begin(asked)
+        frozen, messages, system, options = _begin(asked, own_loop=own_loop)
     else:
         frozen = None
         messages, system, options = _go_on(asked, known, warnings)
@@ -178,13 +182,13 @@ async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None
     return None
 
 
-def _begin(asked: Asked) -> tuple[dict[str, JsonValue], tuple[Message, ...], str | None, Options]:
+def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple[Message, ...], str | None, Options]:
     if asked.messages is None:
         raise RunNotFoundError(
             f"there is no run {asked.run_id!r} in this journal to go on with; pass a prompt to begin it",
             run_id=asked.run_id,
         )
-    if not asked.messages:
+    if not asked.messages and not own_loop:
         raise ConfigError(f"run {asked.run_id!r} is to begin with nothing: pass a prompt, or messages")
     options = asked.options
     frozen: dict[str, JsonValue] = {
@@ -218,7 +222,8 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
         ) from None
     if asked.messages is not None and fingerprint(asked.messages, None) != fingerprint(messages, None):
         warnings.append(
-            f"run {asked.run_id!r} began with other messages than were passed now; it goes on with those it began with. "
+            f"run {asked.run_id!r} began with other messages than were passed now; it goes on with those it began "
+            "with. "
             "One run id is one job: use another for another"
         )
     options = replace(
@@ -263,7 +268,7 @@ def _answers(asked: Asked, rows: Mapping[Key, Entry], now: int) -> tuple[list[Op
             key = keys.answer(root, part, interrupt.tool_call_id, interrupt.kind, interrupt.attempt)
             answer = answer_of(interrupt, approval, now)
             call = rows[keys.tool(root, part, *place)]
-            ops += answer_ops(root, part, interrupt, answer, call, rows.get(key), now)
+            ops += answer_ops(root, part, interrupt, answer, call=call, row=rows.get(key), now=now)
         elif approval.args_digest is not None:
             held[name if "/" in name else f"{root}/{name}"] = Answer(
                 kind="confirm",
@@ -303,7 +308,7 @@ def _answered_before(name: str, root: str, approval: Approval, rows: Mapping[Key
     """Whether a call was answered like this by an earlier drive: passing the same again is no mistake."""
     call = name.rsplit("/", 3)[1] if name.count("/") >= 3 else name
     for key, entry in rows.items():
-        if len(key) == 7 and key[3] == "answer" and key[4] == call and key[1] == root and isinstance(entry.value, dict):
-            if entry.value.get("approved") is approval.approved:
-                return True
+        mine = len(key) == 7 and key[3] == "answer" and key[4] == call and key[1] == root
+        if mine and isinstance(entry.value, dict) and entry.value.get("approved") is approval.approved:
+            return True
     return False

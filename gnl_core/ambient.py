@@ -1,1 +1,160 @@
-"""To come."""
+"""Idempotency without a run: a plain tool that does the same work once, whoever asks for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from gnl_core import keys
+from gnl_core.call import Caller
+from gnl_core.codec import decode
+from gnl_core.errors import ApprovalRequiredError, ConfigError, RefusedError, ToolError
+from gnl_core.journal import get, scan_all
+from gnl_core.journal.port import Applied, Journal, Key, Op, Replace, new_batch
+from gnl_core.look import may_still_run
+from gnl_core.model.messages import ToolCallPart
+from gnl_core.options import Options
+from gnl_core.owner import new_owner, register
+from gnl_core.records import read_call
+from gnl_core.request import Request
+from gnl_core.slots import Slot
+from gnl_core.tool_options import Window
+from gnl_core.tools import Tool
+from gnl_core.tools import tool as make_tool
+
+logger = logging.getLogger("gnl_core.ambient")
+
+_RUN = "ambient"
+"""Stands for the run in records of work that no run asked for."""
+
+
+def with_idempotency(
+    tool: Tool | Callable[..., Any],
+    journal: Journal,
+    *,
+    window: Window = "cross-run",
+    thread_id: str | None = None,
+    resource_id: str | None = None,
+) -> Callable[..., Awaitable[object]]:
+    """Return the tool as a function that does the same work once: equal arguments give the recorded result.
+
+    Nobody can be asked here: a call whose end is not known raises, until the tool's `recover` knows, or an operator
+    says with `release_failed_claim` that it did not happen.
+
+    Args:
+        tool: A tool, or a plain function. With an `idempotency_key` that names the work, else all arguments do.
+        journal: The store.
+        window: 'cross-run', or 'thread' with a `thread_id`.
+        thread_id: Conversation, for the window 'thread'.
+        resource_id: Person on whose behalf the work is done; another person's record is refused.
+
+    Returns:
+        An async function of the tool's arguments, by name.
+
+    Raises:
+        ConfigError: The window is not possible here, or the tool asks for a person.
+    """
+    made = tool if isinstance(tool, Tool) else make_tool(tool)
+    if window == "run" or (window == "thread" and not thread_id):
+        raise ConfigError(
+            f"with_idempotency of {made.name}: window={window!r} needs "
+            + ("a run, and there is none; use 'cross-run' or 'thread'" if window == "run" else "a thread_id")
+        )
+    if made.confirm or made.drives_run:
+        raise ConfigError(f"{made.name} asks a person or drives a run, and nobody can be asked outside of run_durable")
+    kept = dataclasses.replace(made, idempotency="args", window=window)
+
+    async def call(**args: Any) -> object:
+        owner = new_owner()
+        register(owner)
+        request = Request(
+            journal=journal,
+            root=_RUN,
+            fence=None,
+            owner=owner,
+            options=Options(thread_id=thread_id, resource_id=resource_id),
+            now=await journal.now(),
+        )
+        pending: list[Op] = []
+        caller = Caller(request, part=keys.ROOT, tools={kept.name: kept}, pending=pending)
+        slot = Slot(ToolCallPart(keys.call_id(0, 0), kept.name, args))
+        try:
+            await caller.begin(slot, 0, 0)
+            await caller.finish(slot)
+        finally:
+            request.release()
+        return _outcome(slot)
+
+    return call
+
+
+def _outcome(slot: Slot) -> object:
+    if slot.error is not None:
+        raise slot.error
+    if slot.interrupts:
+        raise ApprovalRequiredError(f"{slot.part.name} waits for a person", tool=slot.part.name)
+    if slot.status == "succeeded":
+        return decode(slot.output)
+    part = slot.message.parts[0] if slot.message is not None else None
+    error = (slot.record.error if slot.record is not None else None) or {}
+    raise ToolError(getattr(part, "text", slot.status), type=str(error.get("type", slot.status)))
+
+
+async def release_failed_claim(
+    journal: Journal,
+    *,
+    tool_name: str,
+    args: Mapping[str, Any],
+    key: object = None,
+    thread_id: str | None = None,
+    window: Window = "cross-run",
+) -> bool:
+    """Say, as an operator, that recorded work did not happen: its next call begins afresh.
+
+    Frees a claim that failed, or whose end nobody knows and whose process is gone.
+
+    Args:
+        journal: The store.
+        tool_name: Name of the tool.
+        args: The call's arguments.
+        key: What the tool's `idempotency_key` makes of them, if it has one.
+        thread_id: Conversation, for the window 'thread'.
+        window: Where the record stands: 'cross-run' or 'thread'.
+
+    Returns:
+        Whether a claim was freed; False where there is no such record (a warning names those of the same tool).
+
+    Raises:
+        RefusedError: The work is done, still running, or its record changed meanwhile.
+        ConfigError: A window that is not possible here.
+    """
+    from gnl_core.canonical import args_hash, digest  # noqa: PLC0415
+
+    hashed = args_hash(args) if key is None else digest(key)[:16]
+    if window == "cross-run":
+        place: Key = keys.xrun_args(tool_name, hashed)
+    elif window == "thread" and thread_id:
+        place = keys.xthr_args(thread_id, tool_name, hashed)
+    else:
+        raise ConfigError("release_failed_claim needs window='cross-run', or 'thread' with a thread_id")
+    entry = await get(journal, place)
+    if entry is None:
+        siblings = [keys.encode(one.key) async for one in scan_all(journal, place[:-1])][:20]
+        logger.warning("no record %s; of this tool there are: %s", keys.encode(place), ", ".join(siblings) or "none")
+        return False
+    record = read_call(entry)
+    doubt = record.status in ("running", "in_doubt") and not may_still_run(record, entry, await journal.now())
+    if not doubt and (record.status != "failed" or record.certain):
+        raise RefusedError(
+            f"the record of {tool_name} is '{record.status}', and only a claim that failed, or whose process is "
+            "gone, can "
+            "be freed",
+            status=record.status,
+        )
+    freed = dataclasses.replace(record, status="released")
+    outcome = await journal.apply((Replace(place, entry.version, freed.to_json()),), batch=new_batch())
+    if not isinstance(outcome, Applied):
+        raise RefusedError(f"the record of {tool_name} changed while it was to be freed; look at it again")
+    return True

@@ -154,7 +154,7 @@ class _Thread:
         """Run in the thread."""
         try:
             ending: Returned | Raised = Returned(call())
-        except BaseException as error:  # noqa: BLE001 - handed on as it is
+        except BaseException as error:
             ending = Raised(error)
         with self._lock:
             self._ended = ending

@@ -1,1 +1,201 @@
-"""To come."""
+"""Undo what a run did: its tools' own `compensate`, in reverse order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gnl_core import keys
+from gnl_core.codec import decode
+from gnl_core.context import Context
+from gnl_core.crash import call_compensate, output_of
+from gnl_core.decisions import load_rows
+from gnl_core.errors import ChildRunError, RunBusyError, RunNotFoundError, ToolArgumentsError
+from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Put, Replace, new_batch
+from gnl_core.lock import acquire_ops, release_op
+from gnl_core.outcome import read_head
+from gnl_core.owner import is_dead, new_owner, read_owner, register, unregister
+from gnl_core.records import FORMAT, CallRecord, read_call
+from gnl_core.tools import Tool, check_tools
+
+UndoStatus = Literal["to undo", "undone", "failed", "in doubt", "no compensate", "not reached"]
+
+_TTL_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """One effect of a run.
+
+    Attributes:
+        run_id: The run whose call it was: the root run, or a sub-agent's.
+        tool_call_id: Our id of the call.
+        tool_name: Name of the tool.
+        status: 'to undo' (dry run), 'undone', 'failed' (its `compensate` raised), 'in doubt' (it began and nobody knows
+            how it ended), 'no compensate' (the tool declares none), 'not reached' (an earlier one stopped it).
+        message: What its `compensate` raised.
+    """
+
+    run_id: str
+    tool_call_id: str
+    tool_name: str
+    status: UndoStatus
+    message: str = ""
+
+
+async def compensate_run(
+    journal: Journal, run_id: str, tools: Sequence[Any] | Mapping[str, Any], *, dry_run: bool = False
+) -> tuple[Undone, ...]:
+    """Undo the effects of a run and its sub-agents, the last one first; stop at the first that cannot be undone.
+
+    The run is condemned first: nothing new starts in it from then on, and it can be neither resumed nor forked. Work
+    that is recorded across runs, and what a fork copied, is left alone. Called again, it goes on where it stopped.
+
+    Args:
+        journal: The store.
+        run_id: A root run.
+        tools: The tools that did the work, with their `compensate(…)`: it gets the call's arguments by name, `output`,
+            and a `Context` whose idempotency key is the undoing's own.
+        dry_run: Only say what would be undone; nothing is written.
+
+    Returns:
+        One entry an effect, in the order in which they are undone.
+
+    Raises:
+        RunNotFoundError: No such run.
+        ChildRunError: It is a sub-agent's: undo its root.
+        RunBusyError: Somebody drives it.
+        JournalError: The store cannot be used.
+    """
+    root, part = keys.split_run_id(run_id)
+    if part != keys.ROOT:
+        raise ChildRunError(f"run {run_id!r} is a sub-agent's; undo its root run {root!r}", run_id=run_id, root=root)
+    checked = check_tools(tools)
+    rows, now = await load_rows(journal, root)
+    if read_head(rows.get(keys.head(root))) is None:
+        raise RunNotFoundError(f"there is no run {run_id!r} in this journal", run_id=run_id)
+    effects = _effects(rows)
+    if dry_run:
+        return tuple(_planned(rows, root, entry, checked) for entry in effects)
+    owner = new_owner()
+    register(owner)
+    try:
+        lock = acquire_ops(
+            root, rows.get(keys.lock(root)), rows.get(keys.beat(root)), now=now, owner=owner, ttl_ms=_TTL_MS
+        )
+        halt = rows.get(keys.halt(root))
+        flag = {
+            **(halt.value if halt is not None and isinstance(halt.value, dict) else {}),
+            "f": FORMAT,
+            "compensated": True,
+        }
+        outcome = await journal.apply((*lock, Put(keys.halt(root), flag)), batch=new_batch())
+        if not isinstance(outcome, Applied):
+            raise RunBusyError(
+                f"run {root!r} was taken by somebody else just now; try again", retry_after=1, run_id=root
+            )
+        fence = outcome.version
+        try:
+            return await _undo_all(journal, rows, root, fence=fence, effects=effects, tools=checked)
+        finally:
+            await journal.apply((release_op(root, fence, owner),), batch=new_batch())
+    finally:
+        unregister(owner)
+
+
+def _effects(rows: Mapping[Key, Entry]) -> list[Entry]:
+    """Return the rows of effects that happened, the last one first."""
+    found = [
+        entry
+        for key, entry in rows.items()
+        if len(key) == 6 and key[3] in ("tool", "args") and _undoable(read_call(entry))
+    ]
+    return sorted(found, key=lambda entry: entry.version, reverse=True)
+
+
+def _undoable(record: CallRecord) -> bool:
+    return record.status == "succeeded" and record.side_effect and not record.mirror_of and not record.copied_from
+
+
+def _planned(rows: Mapping[Key, Entry], root: str, entry: Entry, tools: Mapping[str, Tool]) -> Undone:
+    record = read_call(entry)
+    known = rows.get(keys.compensation(root, entry.key[2], record.call))
+    tool = tools.get(record.tool)
+    status: UndoStatus = "to undo" if tool is not None and tool.compensate is not None else "no compensate"
+    if known is not None and isinstance(known.value, dict) and known.value.get("status") == "undone":
+        status = "undone"
+    return _item(root, entry.key[2], record, status)
+
+
+async def _undo_all(
+    journal: Journal,
+    rows: Mapping[Key, Entry],
+    root: str,
+    *,
+    fence: int,
+    effects: Sequence[Entry],
+    tools: Mapping[str, Tool],
+) -> tuple[Undone, ...]:
+    done: list[Undone] = []
+    stopped = False
+    for entry in effects:
+        record, part = read_call(entry), entry.key[2]
+        tool = tools.get(record.tool)
+        if stopped:
+            done.append(_item(root, part, record, "not reached"))
+        elif tool is None or tool.compensate is None:
+            done.append(_item(root, part, record, "no compensate"))
+        else:
+            known = rows.get(keys.compensation(root, part, record.call))
+            done.append(await _undo(journal, root, fence, entry, tool=tool, known=known))
+            stopped = done[-1].status != "undone"
+    return tuple(done)
+
+
+async def _undo(journal: Journal, root: str, fence: int, entry: Entry, *, tool: Tool, known: Entry | None) -> Undone:
+    record, part = read_call(entry), entry.key[2]
+    key = keys.compensation(root, part, record.call)
+    value: Mapping[str, Any] = known.value if known is not None and isinstance(known.value, dict) else {}
+    if value.get("status") == "undone":
+        return _item(root, part, record, "undone")
+    if value.get("status") == "running":
+        owner = read_owner(value.get("owner"))
+        alive = owner is not None and not is_dead(owner)
+        return _item(root, part, record, "in doubt", "still running" if alive else "its process is gone")
+    claim: JsonValue = {"f": FORMAT, "status": "running", "tool": record.tool, "owner": new_owner().to_json()}
+    guard = Expect(keys.lock(root), fence)
+    op: Op = Create(key, claim) if known is None else Replace(key, known.version, claim)
+    claimed = await journal.apply((guard, op), batch=new_batch())
+    if not isinstance(claimed, Applied):
+        return _item(root, part, record, "in doubt", "taken by somebody else")
+    run = keys.run_id_of(root, part)
+    context = Context(
+        run_id=run,
+        tool_call_id=record.call,
+        tool_name=record.tool,
+        idempotency_key=f"{run}:comp:{record.call}",
+    )
+    status: UndoStatus = "undone"
+    message = ""
+    try:
+        try:
+            arguments: Mapping[str, object] = tool.validate(record.args)
+        except ToolArgumentsError:
+            arguments = record.args
+        await call_compensate(tool, arguments, context, decode(output_of(record, entry.blob)))
+    except Exception as error:
+        status, message = "failed", f"{type(error).__name__}: {error}"
+    written: JsonValue = {"f": FORMAT, "status": status, "tool": record.tool, "message": message}
+    await journal.apply((guard, Replace(key, claimed.version, written)), batch=new_batch())
+    return _item(root, part, record, status, message)
+
+
+def _item(root: str, part: str, record: CallRecord, status: UndoStatus, message: str = "") -> Undone:
+    return Undone(
+        run_id=keys.run_id_of(root, part),
+        tool_call_id=record.call,
+        tool_name=record.tool,
+        status=status,
+        message=message,
+    )

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gnl_core.approvals import MISSING, Answer
@@ -17,7 +17,7 @@ from gnl_core.errors import NotCanonicalError
 from gnl_core.gates.verdicts import Call, CallContext
 from gnl_core.journal.port import JsonValue
 from gnl_core.records import CallRecord
-from gnl_core.tools import Settled, parse_settlement
+from gnl_core.tools import Settled, Tool, parse_settlement
 
 logger = logging.getLogger("gnl_core.crash")
 
@@ -102,7 +102,7 @@ async def ask(ctx: CallContext, call: Call, attempt: int, name: Literal["recover
     assert hook is not None
     context = context_of(ctx, attempt)
     try:
-        answer = await call_hook(call, hook, context)
+        answer = await call_hook(call.tool, hook, call.arguments, context)
     except Exception as error:
         _warn(ctx, f"{name} of {call.tool.name} raised {type(error).__name__}: {error}")
         return None
@@ -117,12 +117,24 @@ async def ask(ctx: CallContext, call: Call, attempt: int, name: Literal["recover
     return settlement
 
 
-async def call_hook(call: Call, hook: Callable[..., Any], context: Context, output: object = MISSING) -> object:
+async def call_hook(
+    tool: Tool,
+    hook: Callable[..., Any],
+    arguments: Mapping[str, object],
+    context: Context,
+    output: object = MISSING,
+) -> object:
     """Call one of a tool's own callables; one that is no coroutine function runs in a thread, it may block."""
     if inspect.iscoroutinefunction(hook):
-        return await call.tool.call_hook(hook, call.arguments, context, output)
-    answer = await asyncio.to_thread(call.tool.call_hook, hook, call.arguments, context, output)
+        return await tool.call_hook(hook, arguments, context, output)
+    answer = await asyncio.to_thread(tool.call_hook, hook, arguments, context, output)
     return await answer if inspect.isawaitable(answer) else answer
+
+
+async def call_compensate(tool: Tool, arguments: Mapping[str, object], context: Context, output: object) -> None:
+    """Undo one call; raises what the tool's `compensate` raises."""
+    assert tool.compensate is not None
+    await call_hook(tool, tool.compensate, arguments, context, output)
 
 
 def context_of(ctx: CallContext, attempt: int) -> Context:

@@ -213,7 +213,7 @@ async def decide(
             raise await _unknown(journal, question, root)
         approval = Approval(approved=approved, actor=actor, reason=reason, expires_at=expires_at, output=output)
         answer = answer_of(interrupt, approval, read.now)
-        ops = answer_ops(root, part, interrupt, answer, entry, read.entries[0], read.now)
+        ops = answer_ops(root, part, interrupt, answer, call=entry, row=read.entries[0], now=read.now)
         if not ops:
             assert stored is not None
             return stored
@@ -233,7 +233,8 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
     has_output = approval.output is not MISSING
     if has_output and (approval.approved or interrupt.kind != "in_doubt"):
         raise ConfigError(
-            "an output says what a call in doubt is known to have come to: pass it with approved=False to a question of "
+            "an output says what a call in doubt is known to have come to: pass it with approved=False to a "
+            "question of "
             f"kind 'in_doubt', not to {interrupt.question!r}"
         )
     if approval.args_digest is not None and approval.args_digest != interrupt.args_digest:
@@ -257,7 +258,7 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
 
 
 def answer_ops(
-    root: str, part: str, interrupt: Interrupt, answer: Answer, call: Entry, row: Entry | None, now: int
+    root: str, part: str, interrupt: Interrupt, answer: Answer, *, call: Entry, row: Entry | None, now: int
 ) -> tuple[Op, ...]:
     """Return the operations that record an answer; none where that very answer stands already.
 

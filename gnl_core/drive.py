@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gnl_core import keys
 from gnl_core.approvals import Interrupt
-from gnl_core.call import Caller, Slot
+from gnl_core.call import Caller
 from gnl_core.codec import decode
 from gnl_core.errors import ConfigError, DoubtError, JournalGapError, RefusedError, ToolError
 from gnl_core.events import Event, tell
@@ -23,6 +23,7 @@ from gnl_core.records import FORMAT, StepRecord
 from gnl_core.render import RENDER
 from gnl_core.request import Request
 from gnl_core.results import FinishReason, ReplayedCall, Step, ToolOutcome
+from gnl_core.slots import Slot
 from gnl_core.splice import Transcript
 from gnl_core.step import Bodies, Entry, ModelStep, check_drift, splice_of
 
@@ -129,7 +130,8 @@ class Drive:
         record = self.asker.recorded(number)
         if record is None and number <= self.request.last_step(self.part):
             raise JournalGapError(
-                f"run {self.run} has model steps up to {self.request.last_step(self.part)}, but step {number} is missing; "
+                f"run {self.run} has model steps up to {self.request.last_step(self.part)}, but step {number} is "
+                "missing; "
                 "nothing is asked in its place. Run `gnl doctor`, or fork the run before it",
                 run_id=self.run,
                 step=number,

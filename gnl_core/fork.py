@@ -18,10 +18,10 @@ _CHUNK = 200
 async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str) -> str:
     """Copy a run up to a step into a new run, to be driven from there; nothing that is copied runs again.
 
-    Steps before `step` are copied with the calls that they asked for, and with their sub-agents' runs. A call that waits
-    for a person is copied without the person's answer, so that the fork asks again. What the fork does from there on is
-    done for real: a side effect that the original run did after that step happens a second time if the model asks for
-    it again.
+    Steps before `step` are copied with the calls that they asked for, and with their sub-agents' runs. A call that
+    waits for a person is copied without the person's answer, so that the fork asks again. What the fork does from there
+    on is done for real: a side effect that the original run did after that step happens a second time if the model asks
+    for it again.
 
     Args:
         journal: The store.
@@ -86,7 +86,7 @@ def _check(rows: Mapping[Key, Entry], root: str, step: int) -> None:
 def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterator[Op]:
     """Yield the operations that write what the fork starts with."""
     parts = {keys.ROOT: keys.ROOT}
-    _follow(rows, root, keys.ROOT, new, parts, step)
+    _follow(rows, root, keys.ROOT, new, parts, step=step)
     for key, entry in rows.items():
         if len(key) < 4 or key[2] not in parts:
             continue
@@ -112,7 +112,8 @@ def _call(entry: Entry, copy: Key, root: str) -> Iterator[Op]:
         record.status == "failed" and record.side_effect and not record.certain
     ):
         raise ForkRefusedError(
-            f"call {record.call} ({record.tool}) of run {keys.run_id_of(root, entry.key[2])!r} is in doubt, and a fork would "
+            f"call {record.call} ({record.tool}) of run {keys.run_id_of(root, entry.key[2])!r} is in doubt, and a "
+            "fork would "
             "make two runs of one doubt; settle it first, or fork before its step",
             run_id=root,
             tool_call_id=record.call,
@@ -121,7 +122,9 @@ def _call(entry: Entry, copy: Key, root: str) -> Iterator[Op]:
     yield Create(copy, shadow.to_json(), entry.blob)
 
 
-def _follow(rows: Mapping[Key, Entry], root: str, part: str, new: str, parts: dict[str, str], step: int | None) -> None:
+def _follow(
+    rows: Mapping[Key, Entry], root: str, part: str, new: str, parts: dict[str, str], *, step: int | None
+) -> None:
     """Find the sub-agents' runs that the copied calls stand for, and what they are called below the new root."""
     for key in rows:
         if len(key) != 5 or key[2] != part or key[3] != "model" or (step is not None and int(key[4]) >= step):
@@ -130,7 +133,7 @@ def _follow(rows: Mapping[Key, Entry], root: str, part: str, new: str, parts: di
             child = keys.child_id(root, part, call.id)
             if keys.head(root, child) in rows and child not in parts:
                 parts[child] = keys.child_id(new, parts[part], call.id)
-                _follow(rows, root, child, new, parts, None)
+                _follow(rows, root, child, new, parts, step=None)
 
 
 def _moved(parent: object, root: str, new: str, parts: Mapping[str, str]) -> JsonValue:

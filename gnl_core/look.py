@@ -79,7 +79,7 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
 
 
 def may_still_run(record: CallRecord, entry: Entry, now: int) -> bool:
-    """Whether the body of a call that was begun may still be executing: its owner may live, and its time is not over."""
+    """Whether the body of a call that was begun may still be executing: its owner may live, its time is not over."""
     if record.status == "failed" or record.ended:
         return False
     owner = read_owner(record.owner)

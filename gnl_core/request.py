@@ -1,8 +1,9 @@
 """What a root run and its sub-agents share while one process drives them: loaded rows, the fence, the only writer.
 
-A request's rows are read once, in one scan, under a lock whose version did not change since. After that its driver is the
-only writer, so it reads them no more: it knows what it wrote. Two rows are other people's: a person's answers, and the
-halt flag. Answers are looked up where a call waits for one; the flag is a condition of every batch that begins something.
+A request's rows are read once, in one scan, under a lock whose version did not change since. After that its driver is
+the only writer, so it reads them no more: it knows what it wrote. Two rows are other people's: a person's answers, and
+the halt flag. Answers are looked up where a call waits for one; the flag is a condition of every batch that begins
+something.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from gnl_core.errors import (
     StoreUnavailableError,
     StoreUnknownError,
 )
-from gnl_core.limits import Spent
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
+from gnl_core.limits import Spent
 from gnl_core.options import Options
 from gnl_core.owner import Owner, unregister
 from gnl_core.results import Log
@@ -134,7 +135,8 @@ class Request:
 
     def started_at(self, ctx: CallContext) -> int:
         """Return when the last attempt of a recorded call was claimed, in ms of the store's clock."""
-        assert ctx.record is not None and ctx.entry is not None
+        assert ctx.record is not None
+        assert ctx.entry is not None
         return ctx.record.started_at or ctx.entry.updated_at
 
     def when(self, ctx: CallContext) -> str:

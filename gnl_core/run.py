@@ -9,27 +9,21 @@ from typing import Any
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, Approvals, Asked, admit
-from gnl_core.approvals import Interrupt
+from gnl_core.closing import close
 from gnl_core.drive import Agent, Drive, Outcome, StopWhen
 from gnl_core.errors import (
-    CanceledError,
-    CompensatedRunError,
     ConfigError,
     DoubtError,
-    JournalError,
     RefusedError,
-    RunFencedError,
 )
 from gnl_core.events import Event, Listener, tell
-from gnl_core.journal.port import Create, Journal, JsonValue, Op, Refused
+from gnl_core.journal.port import Journal, JsonValue, Op
 from gnl_core.limits import RunLimits, Timeouts
-from gnl_core.lock import Heartbeat, release_op
+from gnl_core.lock import Heartbeat
 from gnl_core.model.messages import Message, ModelSettings, as_messages
 from gnl_core.model.router import ModelLike, resolve_model
 from gnl_core.options import ApprovalScope, Disclosure, Options, ReplayPolicy
-from gnl_core.outcome import changed, head_ops
 from gnl_core.policy import Guard
-from gnl_core.records import RunStatus
 from gnl_core.results import DurableResult
 from gnl_core.step import Entry
 from gnl_core.tools import check_tool_policy, check_tools
@@ -73,7 +67,8 @@ async def run_durable(
     """Drive a run to its end, or to where it waits for a person. Called again with the same id, it goes on.
 
     A tool call that is recorded as done never runs again. One whose end is not known is settled by the tool's `recover`
-    or by a person; without either it raises. Model answers are replayed from the journal; what comes after them is live.
+    or by a person; without either it raises. Model answers are replayed from the journal; what comes after
+    them is live.
 
     Args:
         run_id: Name of this piece of work, at most 512 characters without white space: never a session's.
@@ -148,7 +143,8 @@ def resume_plan(**options: Any) -> Plan:
     given = [name for name in _FROZEN if options.get(name) is not None]
     if given:
         raise ConfigError(
-            f"resume_run takes no {', '.join(given)}: a run goes on with what it began with; use run_durable to begin one"
+            f"resume_run takes no {', '.join(given)}: a run goes on with what it began with; use run_durable to "
+            "begin one"
         )
     return make_plan(**options)
 
@@ -287,84 +283,17 @@ class Plan:
                     detail={"code": getattr(error, "code", type(error).__name__), **getattr(error, "detail", {})},
                 ),
             )
-            await self._end(admitted, beat, pending, drive, error=error)
+            await close(
+                admitted, beat, pending, counts=_counts(drive), interrupts=getattr(error, "interrupts", ()), error=error
+            )
             raise
-        await self._end(admitted, beat, pending, drive, outcome=outcome)
+        await close(admitted, beat, pending, counts=_counts(drive, outcome), interrupts=outcome.interrupts)
         result = _result(request, drive, outcome)
         tell(
             request.options.listener,
             Event(kind="finished", run_id=request.root, text=result.text, detail={"finish_reason": outcome.reason}),
         )
         return result
-
-    async def _end(
-        self,
-        admitted: Admitted,
-        beat: Heartbeat,
-        pending: list[Op],
-        drive: Drive | None,
-        *,
-        outcome: Outcome | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        """Record how the drive ended and give the lock back, in one batch."""
-        request = admitted.request
-        try:
-            await beat.stop()
-            interrupts: Sequence[Interrupt] = outcome.interrupts if outcome else getattr(error, "interrupts", ())
-            status = _status(admitted.head, interrupts, error)
-            counts = drive.counts(len(interrupts)) if drive is not None else {}
-            members: dict[str, JsonValue] = dict(counts)
-            if error is not None:
-                members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
-            # A fence that is lost is lost: whoever took the run over writes its end.
-            if isinstance(error, RunFencedError):
-                return
-            try:
-                await self._write_end(admitted, pending, status, members, interrupts, error)
-            except (CanceledError, CompensatedRunError) as halted:
-                # It was halted while its last answer was under way: that answer is not taken.
-                members["error"] = {"code": halted.code, "message": str(halted)}
-                await self._write_end(admitted, pending, _status(admitted.head, (), halted), members, (), halted)
-                raise
-        except (RunFencedError, JournalError):
-            if error is None:
-                raise
-        finally:
-            request.release()
-
-    async def _write_end(
-        self,
-        admitted: Admitted,
-        pending: list[Op],
-        status: RunStatus,
-        members: dict[str, JsonValue],
-        interrupts: Sequence[Interrupt],
-        error: BaseException | None,
-    ) -> None:
-        request, head = admitted.request, admitted.head
-        ops: list[Op] = []
-        same = head.get("status") == status and all(head.get(name) == value for name, value in members.items())
-        if not same or pending:
-            ops += head_ops(request.root, keys.ROOT, head, changed(head, status, request.now, **members))
-        ops += [
-            Create(
-                keys.ask(one.asked_at, request.root, keys.split_run_id(one.run_id)[1], one.tool_call_id),
-                {"question": one.question},
-                if_present="keep",
-            )
-            for one in interrupts
-            if one.kind == "in_doubt" and keys.split_run_id(one.run_id)[0] == request.root
-        ]
-        released = release_op(request.root, request.fence or 0, request.owner)
-        # What was not written yet belongs to the run's own account, but a canceled run begins nothing.
-        if isinstance(error, CanceledError | CompensatedRunError):
-            pending.clear()
-        outcome = await request.write(
-            (*ops, released), pending=pending, begins=error is None and bool(pending)
-        )
-        if isinstance(outcome, Refused):
-            raise request.fenced_error()
 
 
 def _positive(value: object) -> bool:
@@ -375,12 +304,8 @@ def _ruled(error: BaseException) -> bool:
     return isinstance(error, RefusedError | DoubtError)
 
 
-def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
-    if isinstance(error, CanceledError):
-        return "completed" if head.get("status") == "completed" else "canceled"
-    if interrupts:
-        return "suspended"
-    return "completed" if error is None else "failed"
+def _counts(drive: Drive | None, outcome: Outcome | None = None) -> dict[str, JsonValue]:
+    return drive.counts(len(outcome.interrupts) if outcome else 0) if drive is not None else {}
 
 
 def _result(request: Any, drive: Drive, outcome: Outcome) -> DurableResult:

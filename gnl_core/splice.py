@@ -1,8 +1,9 @@
 """The request of a model step as a splice on the step before: growth stays linear, and a resume rebuilds by folding.
 
 A step keeps the first `keep` messages of the step before (of the input, for step 0) and adds references to the rest:
-the answer of a step, the tool message made of a call's record, or a message that stands in a row of its own. The chain is a
-SHA-256 over the digests of the messages in order, so that one comparison tells whether a replay asks the same question.
+the answer of a step, the tool message made of a call's record, or a message that stands in a row of its own. The chain
+is a SHA-256 over the digests of the messages in order, so that one comparison tells whether a replay
+asks the same question.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ def check_drift(
     found = [_difference(request, run, record, bodies, name) for name in differs]
     if messages:
         found.append("messages: the conversation before it is not the recorded one")
-    message = f"step {step} of run {run} was recorded for another request ({'; '.join(found)}); the recorded answer is replayed"
+    what = "; ".join(found)
+    message = f"step {step} of run {run} was recorded for another request ({what}); the recorded answer is what counts"
     if request.options.replay == "strict" and (differs or not settled):
         raise DivergenceError(
             message + ". Drive it with replay='lenient' to accept that, or fork the run at this step",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gnl_core.errors import SyncInsideLoopError
 from gnl_core.events import Event
@@ -91,7 +91,7 @@ class SyncStream:
         self._run(self._stream.aclose())
         self._runner.close()
 
-    def __enter__(self) -> SyncStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -66,20 +66,27 @@ class Crash:
         assert record is not None
         if ctx.state is State.RUNNING:
             return self._busy(ctx)
+        if ctx.request.fence is None:
+            return Block(self._blocked(ctx, "release_failed_claim(…) says that it did not happen", ""))
         question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"
-        return Block(
-            SideEffectRetryBlockedError(
-                f"{call.tool.name} (call {call.id} of run {call.run}) was begun {ctx.request.when(ctx)} and nobody knows "
-                "whether it took effect. Find out, then: decide(journal, "
-                f"{question!r}, True) runs it once more, False never runs it again, False with output=… records what it "
-                "came to; or give the tool a recover(). On the command line: gnl approvals approve | deny | settle",
-                run_id=call.run,
-                tool_call_id=call.id,
-                tool=call.tool.name,
-                attempts=record.attempts,
-                started_at=ctx.request.started_at(ctx),
-                question=question,
-            )
+        ways = (
+            f"decide(journal, {question!r}, True) runs it once more, False never runs it again, False with output=… "
+            "records what it came to. On the command line: gnl approvals approve | deny | settle"
+        )
+        return Block(self._blocked(ctx, ways, question))
+
+    def _blocked(self, ctx: CallContext, ways: str, question: str) -> SideEffectRetryBlockedError:
+        record, call = ctx.record, ctx.call
+        assert record is not None
+        return SideEffectRetryBlockedError(
+            f"{call.tool.name} (call {call.id} of run {call.run}) was begun {ctx.request.when(ctx)} and nobody knows "
+            f"whether it took effect. Find out, then: {ways}; or give the tool a recover()",
+            run_id=call.run,
+            tool_call_id=call.id,
+            tool=call.tool.name,
+            attempts=record.attempts,
+            started_at=ctx.request.started_at(ctx),
+            question=question,
         )
 
     def _busy(self, ctx: CallContext) -> Verdict:
@@ -88,7 +95,8 @@ class Crash:
         left = max(1, -(-(ctx.request.started_at(ctx) + record.ttl_ms - ctx.now) // 1000))
         return Block(
             RunBusyError(
-                f"{call.tool.name} (call {call.id} of run {call.run}) may still be executing in another process; try again "
+                f"{call.tool.name} (call {call.id} of run {call.run}) may still be executing in another process; "
+                "try again "
                 f"in {left} s, when its claim has ended",
                 retry_after=left,
                 run_id=call.run,

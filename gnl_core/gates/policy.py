@@ -27,7 +27,8 @@ class Policy:
         except Exception as error:
             return Block(
                 GuardFailedError(
-                    f"the guard failed on {call.tool.name} (call {call.id} of run {call.run}), so the call was not run: "
+                    f"the guard failed on {call.tool.name} (call {call.id} of run {call.run}), so the call was "
+                    "not run: "
                     f"{type(error).__name__}: {error}",
                     run_id=call.run,
                     tool_call_id=call.id,

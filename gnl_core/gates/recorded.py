@@ -17,11 +17,13 @@ class Recorded:
     async def rule(self, ctx: CallContext) -> Verdict:
         """Replay the record; with strict replay, block when it was made for another call."""
         record, call = ctx.record, ctx.call
-        assert record is not None and ctx.entry is not None
+        assert record is not None
+        assert ctx.entry is not None
         if record.digest != call.digest or record.tool != call.tool.name:
             what = "arguments" if record.tool == call.tool.name else f"tool ({record.tool})"
             message = (
-                f"call {call.id} of run {call.run} was recorded with another {what} than {call.tool.name} is called with "
+                f"call {call.id} of run {call.run} was recorded with another {what} than {call.tool.name} is "
+                "called with "
                 "now; the record is what counts"
             )
             if ctx.request.options.replay == "strict":

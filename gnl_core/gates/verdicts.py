@@ -58,6 +58,7 @@ class Call:
         tool: The tool.
         args: Arguments as the model wrote them.
         arguments: The same as the tool's types; as written where they do not fit any more.
+        unfit: Why recorded arguments do not fit the tool any more.
         args_digest: Their `args_hash`: what a person's answer covers.
         digest: What the record carries: `args_digest`, or the hash of the tool's own key.
         record_key: Where its record stands.
@@ -77,6 +78,7 @@ class Call:
     tool: Tool
     args: Mapping[str, JsonValue]
     arguments: Mapping[str, object]
+    unfit: GnlError | None
     args_digest: str
     digest: str
     record_key: Key
@@ -95,8 +97,8 @@ class CallContext:
         state: Where its record stands.
         record: Its record, if there is one.
         entry: The record's row.
-        answer: The person's answer that counts for it now, its digest checked; in state FRESH one that was passed along.
-        answer_entry: The answer's row, if it is recorded.
+        answer: The person's answer that counts for it now, its digest checked; in state FRESH one that was passed
+        along. answer_entry: The answer's row, if it is recorded.
         evidence: What its body returned after the call had been given up, if anything.
         may_still_run: Whether the body of an earlier attempt may still be executing.
         request: What the root run and its sub-agents share.

@@ -1,0 +1,100 @@
+"""End a drive: record how it ended and give the lock back, in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnl_core import keys
+from gnl_core.errors import CanceledError, CompensatedRunError, JournalError, RunFencedError
+from gnl_core.journal.port import Create, JsonValue, Op, Refused
+from gnl_core.lock import Heartbeat, release_op
+from gnl_core.outcome import changed, head_ops
+from gnl_core.records import RunStatus
+
+if TYPE_CHECKING:
+    from gnl_core.admission import Admitted
+    from gnl_core.approvals import Interrupt
+
+
+async def close(
+    admitted: Admitted,
+    beat: Heartbeat,
+    pending: list[Op],
+    *,
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt] = (),
+    error: BaseException | None = None,
+) -> None:
+    """End a drive, well or not.
+
+    Args:
+        admitted: The run.
+        beat: Its heartbeat, stopped first.
+        pending: What the run has not written yet; written with the end.
+        counts: What the head counts.
+        interrupts: Open questions.
+        error: What stopped the drive, if anything did; it is the caller's to raise.
+
+    Raises:
+        CanceledError, CompensatedRunError: The run was halted while its last answer was under way, which is not taken.
+        RunFencedError, JournalError: A drive without an error could not be recorded as ended.
+    """
+    request = admitted.request
+    try:
+        await beat.stop()
+        # A fence that is lost is lost: whoever took the run over writes its end.
+        if isinstance(error, RunFencedError):
+            return
+        try:
+            await _write(admitted, pending, counts, interrupts, error)
+        except (CanceledError, CompensatedRunError) as halted:
+            await _write(admitted, pending, counts, (), halted)
+            raise
+    except (RunFencedError, JournalError):
+        if error is None:
+            raise
+    finally:
+        request.release()
+
+
+async def _write(
+    admitted: Admitted,
+    pending: list[Op],
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt],
+    error: BaseException | None,
+) -> None:
+    request, head = admitted.request, admitted.head
+    members: dict[str, JsonValue] = dict(counts)
+    if error is not None:
+        members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
+    # A halted run begins nothing, so what it was about to begin is not recorded.
+    if isinstance(error, CanceledError | CompensatedRunError):
+        pending.clear()
+    status = _status(head, interrupts, error)
+    ops: list[Op] = []
+    unchanged = head.get("status") == status and all(head.get(name) == value for name, value in members.items())
+    if pending or not unchanged:
+        ops += head_ops(request.root, keys.ROOT, head, changed(head, status, request.now, **members))
+    ops += [
+        Create(
+            keys.ask(one.asked_at, request.root, keys.split_run_id(one.run_id)[1], one.tool_call_id),
+            {"question": one.question},
+            if_present="keep",
+        )
+        for one in interrupts
+        if one.kind == "in_doubt" and keys.split_run_id(one.run_id)[0] == request.root
+    ]
+    ops.append(release_op(request.root, request.fence or 0, request.owner))
+    outcome = await request.write(ops, pending=pending, begins=error is None and bool(pending))
+    if isinstance(outcome, Refused):
+        raise request.fenced_error()
+
+
+def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
+    if isinstance(error, CanceledError):
+        return "completed" if head.get("status") == "completed" else "canceled"
+    if interrupts:
+        return "suspended"
+    return "completed" if error is None else "failed"

@@ -1,0 +1,234 @@
+"""Run claimed calls and record how they ended. Between a body's return and its record nothing else is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from gnl_core import keys
+from gnl_core.body import GivenUp, Raised, Returned, run_body
+from gnl_core.crash import ask, context_of, output_of, succeeded
+from gnl_core.errors import (
+    ConfigError,
+    EffectNotRecordedError,
+    JournalError,
+    NotPerformedError,
+    ResultNotRepresentableError,
+    RunFencedError,
+    StepTimeoutError,
+)
+from gnl_core.events import tell
+from gnl_core.gates.verdicts import Call, Ended
+from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace, new_batch
+from gnl_core.records import CallRecord
+from gnl_core.request import Request
+from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
+
+logger = logging.getLogger("gnl_core.execute")
+
+
+class Executor:
+    """Runs the bodies of one run's calls."""
+
+    def __init__(self, request: Request, part: str, pending: list[Op], drive_child: DriveChild | None) -> None:
+        self.request = request
+        self.part = part
+        self.run = keys.run_id_of(request.root, part)
+        self.pending = pending
+        self.drive_child = drive_child
+
+    async def execute(self, slot: Slot, claim: Claim) -> None:
+        """Run the body of a claimed call and record its end.
+
+        Raises:
+            RunFencedError: The run was taken over; what the body returned is kept as evidence.
+            EffectNotRecordedError: The effect happened and the store did not take its record.
+            asyncio.CancelledError: The caller was cancelled; the call is recorded as in doubt.
+        """
+        call, ctx = slot.call, claim.context
+        assert call is not None
+        assert ctx is not None
+        tool = call.tool
+        tell(self.request.options.listener, event_of(slot, self.run, "tool-started"))
+        if tool.drives_run:
+            await self._execute_child(slot, claim)
+            return
+        context = context_of(ctx, claim.record.attempts)
+        if tool.lookup is not None and claim.first:
+            settlement = await ask(ctx, call, claim.record.attempts, "lookup")
+            if settlement is not None and settlement.done:
+                await self._record_success(slot, claim, settlement.output, settled_by="lookup")
+                return
+        timeout = tool.timeout if tool.timeout is not None else self.request.options.timeouts.tool
+
+        async def late(ending: Returned | Raised) -> None:
+            try:
+                await self._keep_evidence(claim, call, ending)
+            finally:
+                self.request.body_ended()
+
+        ending = await run_body(tool, call.arguments, context, timeout, late)
+        match ending:
+            case Returned(value):
+                await self._record_success(slot, claim, value)
+            case Raised(error) if isinstance(error, Exception):
+                await self._record_failure(slot, claim, error)
+            case Raised(error):
+                await self._record_doubt(slot, claim, "interrupted", ended=True)
+                raise error
+            case GivenUp(cause, ended):
+                if not ended:
+                    self.request.body_left()
+                await self._record_given_up(slot, claim, cause, ended=ended, seconds=timeout)
+
+    async def _execute_child(self, slot: Slot, claim: Claim) -> None:
+        assert slot.call is not None
+        if self.drive_child is None:
+            raise ConfigError(f"{slot.call.tool.name} drives a run of its own, which only run_durable can do")
+        outcome = await self.drive_child(slot.call)
+        if isinstance(outcome, str):
+            await self._record_success(slot, claim, outcome)
+        else:
+            slot.status, slot.interrupts = "suspended", outcome
+
+    def _terminal(self, call: Call, claim: Claim, record: CallRecord, blob: bytes | None) -> tuple[Op, ...]:
+        if claim.entry is None:
+            ops: tuple[Op, ...] = (Create(call.record_key, record.to_json(), blob),)
+        else:
+            ops = (Replace(call.record_key, claim.entry.version, record.to_json(), blob),)
+        if call.tool.args_mode and self.request.fence is not None:
+            ops = (*ops, mirror(self.part, call, record, blob))
+        return ops
+
+    async def _record_success(self, slot: Slot, claim: Claim, value: object, settled_by: str = "") -> None:
+        call = slot.call
+        assert call is not None
+        record, blob = succeeded(claim.record, value, started_at=claim.at, settled_by=settled_by)
+        record = dataclasses.replace(record, owner=None, ttl_ms=0, fence=0)
+        output = output_of(record, blob)
+        finishers = [op for finish in claim.finish for op in finish(Ended(True, output))]
+        ops = self._terminal(call, claim, record, blob)
+        try:
+            await self._write_terminal(slot, claim, ops, finishers, Returned(value))
+        except JournalError as error:
+            if not call.tool.side_effect:
+                raise
+            raise EffectNotRecordedError(
+                f"{call.tool.name} (call {call.id} of run {self.run}) took effect, but the store did not take its "
+                "record "
+                f"({error}). The result is on this error as .output: keep it, it is the only copy. The run's next "
+                "drive "
+                "finds the call in doubt; settle it with that result",
+                output=value,
+                run_id=self.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+            ) from error
+        settle(slot, record, output)
+        if record.unrepresentable:
+            slot.error = ResultNotRepresentableError(
+                f"{call.tool.name} (call {call.id} of run {self.run}) ran and is recorded as done, but its result "
+                "cannot "
+                f"be stored: {record.unrepresentable}. Return plain data from the tool; the model is told that the "
+                "result is missing when the run is driven again",
+                output=value,
+                run_id=self.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+            )
+
+    async def _record_failure(self, slot: Slot, claim: Claim, error: Exception) -> None:
+        call = slot.call
+        assert call is not None
+        record = dataclasses.replace(
+            claim.record,
+            status="failed",
+            started_at=claim.at,
+            error=error_json(error),
+            certain=isinstance(error, NotPerformedError),
+            owner=None,
+            ttl_ms=0,
+            fence=0,
+        )
+        finishers = [op for finish in claim.finish for op in finish(Ended(False, None))]
+        await self._write_terminal(slot, claim, self._terminal(call, claim, record, None), finishers, Raised(error))
+        settle(slot, record, None)
+
+    async def _record_given_up(
+        self, slot: Slot, claim: Claim, cause: str, *, ended: bool, seconds: float | None
+    ) -> None:
+        call = slot.call
+        assert call is not None
+        if cause == "cancelled":
+            if call.tool.side_effect:
+                await self._record_doubt(slot, claim, cause, ended=ended)
+            raise asyncio.CancelledError
+        message = f"{call.tool.name} took longer than {seconds or 0:g} s"
+        if not call.tool.side_effect:
+            await self._record_failure(slot, claim, StepTimeoutError(message))
+            return
+        record = await self._record_doubt(slot, claim, "timeout", ended=ended)
+        question = interrupt(
+            call, record, record.started_at, "in_doubt", f"{message}; whether it took effect is not known"
+        )
+        slot.interrupts = (question,)
+        slot.error = StepTimeoutError(
+            f"{message} (call {call.id} of run {self.run}). Whether it took effect is not known, so it is neither "
+            "repeated "
+            f"nor skipped. Find out, then answer the question {question.question!r}; or give the tool a recover()",
+            run_id=self.run,
+            tool_call_id=call.id,
+            tool=call.tool.name,
+            question=question.question,
+        )
+
+    async def _record_doubt(self, slot: Slot, claim: Claim, cause: str, *, ended: bool) -> CallRecord:
+        call = slot.call
+        assert call is not None
+        record = dataclasses.replace(claim.record, status="in_doubt", started_at=claim.at, cause=cause, ended=ended)
+        slot.status = "in_doubt"
+        if claim.entry is None:
+            return record
+        op = Replace(call.record_key, claim.entry.version, record.to_json())
+        await self.request.write((op,), pending=self.pending, terminal=True)
+        return record
+
+    async def _write_terminal(
+        self, slot: Slot, claim: Claim, ops: Sequence[Op], optional: Sequence[Op], ending: Returned | Raised
+    ) -> Applied:
+        call = slot.call
+        assert call is not None
+        try:
+            try:
+                outcome = await self.request.write((*ops, *optional), terminal=True)
+            except ValueError:
+                if not optional:
+                    raise
+                logger.exception("what belongs to call %s of run %s could not be written with it", call.id, self.run)
+                outcome = await self.request.write(ops, terminal=True)
+        except RunFencedError:
+            await self._keep_evidence(claim, call, ending)
+            raise
+        if isinstance(outcome, Refused):
+            await self._keep_evidence(claim, call, ending)
+            raise self.request.fenced_error()
+        return outcome
+
+    async def _keep_evidence(self, claim: Claim, call: Call, ending: Returned | Raised) -> None:
+        """Keep what a body came to whose call is another worker's by now: it may settle the doubt."""
+        if claim.entry is None:
+            return
+        value: dict[str, JsonValue] = {"f": 1, "ok": isinstance(ending, Returned), "tool": call.tool.name}
+        blob: bytes | None = None
+        if isinstance(ending, Returned):
+            record, blob = succeeded(claim.record, ending.value, started_at=claim.at)
+            value |= {"output": record.output, "unrepresentable": record.unrepresentable}
+        else:
+            value["error"] = error_json(ending.error)
+        key = keys.evidence(call.root, call.part, call.id, claim.record.attempts)
+        try:
+            await self.request.journal.apply((Create(key, value, blob, if_present="keep"),), batch=new_batch())
+        except (JournalError, ValueError, TypeError):
+            logger.exception("what call %s of run %s came to late could not be kept", call.id, self.run)

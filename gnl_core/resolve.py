@@ -1,0 +1,85 @@
+"""What a call of the model's stands for: a tool, arguments of its types, and where its record stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gnl_core import keys
+from gnl_core.canonical import args_hash
+from gnl_core.errors import ToolArgumentsError
+from gnl_core.gates.verdicts import Call
+from gnl_core.journal.port import Key
+from gnl_core.model.messages import ToolCallPart
+from gnl_core.records import read_call
+from gnl_core.request import Request
+
+if TYPE_CHECKING:
+    from gnl_core.tools import Tool
+
+
+def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place: tuple[int, int]) -> Call:
+    """Return what a call of the model's stands for.
+
+    Raises:
+        ToolArgumentsError, NotCanonicalError: Its arguments do not fit; the tool is not called.
+    """
+    assert part.args is not None
+    options, run = request.options, keys.run_id_of(request.root, where)
+    step, position = place
+    key = keys.tool(request.root, where, step, position)
+    unfit: ToolArgumentsError | None = None
+    known = request.rows.get(key)
+    arguments: Mapping[str, object] = part.args
+    if known is None or tool.args_mode:
+        arguments = tool.validate(part.args)
+        digest = args_hash(part.args)
+    else:
+        # The row was made of these arguments, unless somebody changed it: then the digest tells.
+        recorded = read_call(known)
+        same = recorded.args == part.args and not recorded.mirror_of
+        digest = recorded.digest if same else args_hash(part.args)
+        if not recorded.terminal:
+            try:
+                arguments = tool.validate(part.args)
+            except ToolArgumentsError as error:
+                unfit = error
+    record_digest, provider_key = digest, f"{run}:{part.id}"
+    if tool.args_mode:
+        record_digest = tool.key_of(part.args)
+        key, provider_key = _work_key(request, where, tool, record_digest)
+    return Call(
+        root=request.root,
+        part=where,
+        run=run,
+        step=step,
+        position=position,
+        id=part.id,
+        provider_id=part.provider_id,
+        tool=tool,
+        args=part.args,
+        arguments=arguments,
+        unfit=unfit,
+        args_digest=digest,
+        digest=record_digest,
+        record_key=key,
+        provider_key=provider_key,
+        thread=options.thread_id,
+        resource=options.resource_id,
+        actor=options.actor,
+    )
+
+
+def _work_key(request: Request, where: str, tool: Tool, digest: str) -> tuple[Key, str]:
+    run = keys.run_id_of(request.root, where)
+    thread = request.options.thread_id
+    if tool.window == "cross-run":
+        return keys.xrun_args(tool.name, digest), f"{tool.name}:{digest}"
+    if tool.window == "thread":
+        if thread:
+            return keys.xthr_args(thread, tool.name, digest), f"thr:{thread}:{tool.name}:{digest}"
+        request.warn(
+            f"{tool.name} remembers its work within a conversation, but run {run} names no thread_id: it is "
+            "remembered within the run only"
+        )
+    return keys.args(request.root, where, tool.name, digest), f"{run}:{tool.name}:{digest}"

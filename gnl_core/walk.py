@@ -1,0 +1,293 @@
+"""One call's walk through the gates, and what is written of it before its body begins."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gnl_core import keys
+from gnl_core.crash import output_of
+from gnl_core.errors import DoubtError, GnlError, SideEffectRetryBlockedError
+from gnl_core.gates import GATES
+from gnl_core.gates.verdicts import (
+    Block,
+    CallContext,
+    Deny,
+    Proceed,
+    Question,
+    Reflect,
+    Replay,
+    State,
+    Suspend,
+    Verdict,
+    Wait,
+)
+from gnl_core.incidents import Incident, incident_op
+from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Refused, Replace
+from gnl_core.look import look
+from gnl_core.records import CallRecord, CallStatus, read_call
+from gnl_core.request import Request
+from gnl_core.slots import Claim, Slot, gap, interrupt_of, mirror, settle
+
+if TYPE_CHECKING:
+    from gnl_core.tools import Tool
+
+logger = logging.getLogger("gnl_core.walk")
+
+WALKS = 5
+"""How often a call walks again because somebody else wrote its record meanwhile."""
+
+_CLAIM_TTL_S = 30.0
+
+
+class Walker:
+    """Walks the calls of one run of a request."""
+
+    def __init__(self, request: Request, part: str, pending: list[Op]) -> None:
+        self.request = request
+        self.part = part
+        self.run = keys.run_id_of(request.root, part)
+        self.pending = pending
+
+    async def walk(self, slot: Slot) -> None:
+        """Let one call walk the gates, and write what they ruled."""
+        assert slot.call is not None
+        for _ in range(WALKS):
+            ctx = await look(self.request, slot.call)
+            if ctx.record is None and self.request.last_step(self.part) > slot.call.step:
+                raise gap(self.run, slot.call.id)
+            proceeds: list[Proceed] = []
+            verdict: Verdict | None = None
+            for gate in GATES:
+                if ctx.state in gate.states:
+                    verdict = await gate.rule(ctx)
+                    if not isinstance(verdict, Proceed):
+                        break
+                    proceeds.append(verdict)
+                    verdict = None
+            if await self._carry_out(slot, ctx, verdict, proceeds):
+                return
+        raise DoubtError(
+            f"the record of call {slot.call.id} of run {self.run} changed {WALKS} times while it was looked at; "
+            "drive the "
+            "run again",
+            run_id=self.run,
+            tool_call_id=slot.call.id,
+        )
+
+    async def _carry_out(
+        self, slot: Slot, ctx: CallContext, verdict: Verdict | None, proceeds: Sequence[Proceed]
+    ) -> bool:
+        """Write what a walk came to; False where somebody else wrote first and the call must walk again."""
+        match verdict:
+            case None:
+                return await self._claim(slot, ctx, proceeds)
+            case Replay(settles=False):
+                self._replay(slot, ctx, verdict)
+                return True
+            case Replay():
+                return await self._write_settled(slot, ctx, verdict.record, verdict.blob)
+            case Suspend(question=None):
+                slot.status = "suspended"
+                slot.interrupts = (interrupt_of(ctx),)
+                return True
+            case Suspend():
+                return await self._suspend(slot, ctx, verdict)
+            case Deny():
+                record = dataclasses.replace(
+                    self._record(ctx, "denied"), text=verdict.text, settled_by="person" if ctx.answer else ""
+                )
+                return await self._write_settled(slot, ctx, record, None, incidents=verdict.incidents)
+            case Reflect():
+                record = dataclasses.replace(self._record(ctx, "reflected"), text=verdict.text)
+                return await self._write_settled(
+                    slot, ctx, record, None, incidents=verdict.incidents, more=(verdict.once,)
+                )
+            case Block():
+                await self._block(slot, ctx, verdict)
+                return True
+            case Wait():
+                slot.waits = True
+                return True
+            case _:
+                raise AssertionError(verdict)
+
+    def _replay(self, slot: Slot, ctx: CallContext, verdict: Replay) -> None:
+        record = verdict.record
+        slot.origin = "self" if record.call == ctx.call.id and record.run in ("", ctx.call.run) else "window"
+        settle(slot, record, output_of(record, verdict.blob), replayed=True)
+        shadow = keys.tool(ctx.call.root, self.part, ctx.call.step, ctx.call.position)
+        if ctx.call.tool.args_mode and self.request.fence is not None and shadow not in self.request.rows:
+            self.pending.append(mirror(self.part, ctx.call, record, verdict.blob))
+
+    def _record(self, ctx: CallContext, status: CallStatus) -> CallRecord:
+        """Return this call's record in another status, attempts carried on."""
+        call = ctx.call
+        outside = call.record_key[0] != "run"
+        return CallRecord(
+            status=status,
+            tool=call.tool.name,
+            call=call.id,
+            args=call.args,
+            digest=call.digest,
+            side_effect=call.tool.side_effect,
+            attempts=ctx.record.attempts if ctx.record is not None else 0,
+            started_at=self.request.started_at(ctx) if ctx.record is not None and ctx.record.attempts else 0,
+            run=call.run if outside else "",
+            resource=(call.resource or "") if outside else "",
+        )
+
+    def _over(self, ctx: CallContext, record: CallRecord, blob: bytes | None = None) -> Op:
+        """Return the operation that writes a record where the gates saw what they ruled on."""
+        if ctx.entry is None:
+            return Create(ctx.call.record_key, record.to_json(), blob)
+        return Replace(ctx.call.record_key, ctx.entry.version, record.to_json(), blob)
+
+    def _asked(self, ctx: CallContext) -> tuple[Op, ...]:
+        """Return the operation that takes the call's question from the list of open ones."""
+        if ctx.record is None or ctx.state not in (State.WAITING, State.ANSWERED, State.IN_DOUBT, State.FAILED):
+            return ()
+        question = ctx.record.question
+        at = question.get("at") if question else self.request.started_at(ctx)
+        return (Delete(keys.ask(int(at) if isinstance(at, int) else 0, ctx.call.root, self.part, ctx.call.id)),)
+
+    async def _write_settled(
+        self,
+        slot: Slot,
+        ctx: CallContext,
+        record: CallRecord,
+        blob: bytes | None,
+        *,
+        incidents: Sequence[Incident] = (),
+        more: Sequence[Op] = (),
+    ) -> bool:
+        ops = (self._over(ctx, record, blob), *more, *self._asked(ctx), *self._noted(ctx, incidents))
+        outcome = await self.request.write(ops, pending=self.pending)
+        if isinstance(outcome, Refused):
+            self._learn(ops[outcome.op].key, outcome)
+            return False
+        settle(slot, record, output_of(record, blob))
+        return True
+
+    async def _suspend(self, slot: Slot, ctx: CallContext, verdict: Suspend) -> bool:
+        question, call = verdict.question, ctx.call
+        assert isinstance(question, Question)
+        asked: dict[str, JsonValue] = {"kind": question.kind, "reason": question.reason, "at": self.request.now}
+        if question.prior is not None:
+            asked["prior"] = dict(question.prior)
+        record = dataclasses.replace(self._record(ctx, "suspended"), question=asked)
+        name: JsonValue = {"question": f"{call.run}/{call.id}/{question.kind}/{record.attempts}"}
+        ops = (
+            self._over(ctx, record),
+            Create(keys.ask(self.request.now, call.root, self.part, call.id), name, if_present="keep"),
+            *self._noted(ctx, verdict.incidents),
+        )
+        outcome = await self.request.write(ops, pending=self.pending, begins=True)
+        if isinstance(outcome, Refused):
+            self._learn(ops[outcome.op].key, outcome)
+            return False
+        slot.status = "suspended"
+        slot.interrupts = (interrupt_of(dataclasses.replace(ctx, record=record)),)
+        return True
+
+    async def _block(self, slot: Slot, ctx: CallContext, verdict: Block) -> None:
+        slot.error, slot.status = verdict.error, "blocked"
+        if isinstance(verdict.error, SideEffectRetryBlockedError):
+            slot.interrupts = (interrupt_of(ctx),)
+        if verdict.incidents:
+            await self.request.write(self._noted(ctx, verdict.incidents), pending=self.pending)
+
+    def _noted(self, ctx: CallContext, incidents: Sequence[Incident]) -> tuple[Op, ...]:
+        return tuple(incident_op(ctx.call.root, self.part, ctx.call.id, incident) for incident in incidents)
+
+    def _learn(self, key: Key, refused: Refused) -> None:
+        """Take in the row that was found instead of the one expected."""
+        if key[0] != "run":
+            return
+        if refused.found is None:
+            self.request.rows.pop(key, None)
+        else:
+            self.request.rows[key] = refused.found
+
+    # Claim ---------------------------------------------------------------------------------------------------------
+
+    async def _claim(self, slot: Slot, ctx: CallContext, proceeds: Sequence[Proceed]) -> bool:
+        call, tool = ctx.call, ctx.call.tool
+        if call.unfit is not None:
+            raise DoubtError(
+                f"call {call.id} of run {self.run} may run again, but its recorded arguments fit {tool.name} no more "
+                f"({call.unfit}); bring the tool back to what it took, or settle the call with what it came to",
+                run_id=self.run,
+                tool_call_id=call.id,
+                tool=tool.name,
+            )
+        record = dataclasses.replace(
+            self._record(ctx, "running"),
+            attempts=(ctx.record.attempts if ctx.record is not None else 0) + 1,
+            started_at=0,
+            owner=self.request.owner.to_json(),
+            fence=self.request.fence or 0,
+            ttl_ms=self._ttl_ms(tool),
+        )
+        extra = [op for proceed in proceeds for op in proceed.claim]
+        extra += [op for proceed in proceeds for op in self._noted(ctx, proceed.incidents)]
+        finish = tuple(one for proceed in proceeds for one in proceed.finish)
+        first = ctx.state in (State.FRESH, State.ANSWERED)
+        if not tool.side_effect and not tool.args_mode:
+            if extra:
+                await self.request.write(extra, pending=self.pending, begins=True)
+            slot.claim = Claim(record, ctx.entry, self.request.now, first, finish, ctx)
+            return True
+        ops: list[Op] = [self._over(ctx, record), *self._asked(ctx)]
+        if tool.args_mode and self.request.fence is not None:
+            extra.append(mirror(self.part, call, record, None))
+        if ctx.answer_entry is not None:
+            # A decision that changed since it was read: the call walks again under the new one.
+            ops.append(Expect(ctx.answer_entry.key, ctx.answer_entry.version))
+        try:
+            outcome = await self.request.write((*ops, *extra), pending=self.pending, begins=True)
+        except asyncio.CancelledError:
+            await self.release_claim(ctx)
+            raise
+        if isinstance(outcome, Refused):
+            self._learn((*ops, *extra)[outcome.op].key, outcome)
+            return False
+        entry = Entry(call.record_key, None, None, outcome.version, 0, outcome.now, outcome.now)
+        slot.claim = Claim(record, entry, outcome.now, first, finish, ctx)
+        return True
+
+    def _ttl_ms(self, tool: Tool) -> int:
+        timeouts = self.request.options.timeouts
+        ttl = tool.claim_ttl or timeouts.claim_ttl
+        if ttl is None:
+            ttl = max(_CLAIM_TTL_S, tool.timeout or timeouts.tool or 0)
+        return int(ttl * 1000)
+
+    async def release_claim(self, ctx: CallContext) -> None:
+        """Take back a claim whose body was never entered, if it was written at all."""
+        found = (await self.request.journal.get_many([ctx.call.record_key])).entries[0]
+        if found is None or read_call(found).status != "running" or read_call(found).fence != self.request.fence:
+            return
+        await self._restore(ctx, found.version)
+
+    async def unclaim(self, slot: Slot) -> None:
+        """Take back a claim of a step whose bodies are not going to run."""
+        claim = slot.claim
+        if claim is None or claim.entry is None or claim.context is None or claim.entry.value is not None:
+            return
+        slot.claim = None
+        try:
+            await self._restore(claim.context, claim.entry.version)
+        except (GnlError, asyncio.CancelledError):
+            logger.warning("call %s of run %s could not be released; it is in doubt", slot.part.id, self.run)
+
+    async def _restore(self, ctx: CallContext, version: int) -> None:
+        before: JsonValue
+        if ctx.record is not None and ctx.entry is not None:
+            before = ctx.entry.value
+        else:
+            before = self._record(ctx, "released").to_json()
+        await self.request.write((Replace(ctx.call.record_key, version, before),))
