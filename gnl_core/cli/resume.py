@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import click
 from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.target import load
 from gnl_core.cli.terminal import DONE, WAITS, complain, plain, tell, tell_json
-from gnl_core.errors import ConfigError
+from gnl_core.errors import ConfigError, GnlError
 from gnl_core.journal.port import Journal
 
 if TYPE_CHECKING:
@@ -78,9 +79,19 @@ async def _drive(journal: Journal, run: str, spec: str, function: Callable[..., 
     from gnl_core.results import DurableResult  # noqa: PLC0415 - help must not wait for the runtime
     from gnl_core.run import resume_run, run_durable  # noqa: PLC0415
 
-    given = function(journal, run) if _takes_two(function) else function()
-    if inspect.isawaitable(given):
-        given = await given
+    drives = _takes_two(function)
+    try:
+        given = function(journal, run) if drives else function()
+        if inspect.isawaitable(given):
+            given = await given
+    except GnlError:
+        raise
+    except Exception as error:
+        if not drives:
+            raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+        for line in traceback.format_exc().splitlines():
+            complain(line)
+        raise click.exceptions.Exit(WAITS) from None
     if isinstance(given, DurableResult):
         return given
     if not isinstance(given, Mapping):

@@ -388,7 +388,7 @@ async def full_run(journal):
     await write(
         journal,
         *head_ops("r", status="suspended", at=5, agent="billing", steps=2, calls=3, questions=1, model="test/m"),
-        Put(keys.input_of("r"), {"f": 1, "messages": [{"role": "user", "content": "pay them"}], "system": "be careful"}),
+        Put(keys.input_of("r"), {"f": 1, "messages": [{"role": "user", "content": "pay"}], "system": "careful"}),
         step_op("r", 0, TextPart("first"), pay("s0p0"), pay("s0p1", 7)),
         call_op("r", "s0p0", output={"id": "tr-1"}, attempts=1),
         call_op("r", "s0p1", status="failed", error={"type": "Declined", "message": "no money"}, certain=True),
@@ -411,7 +411,7 @@ async def full_run(journal):
 async def test_s46_a_run_is_shown_whole_and_nothing_is_run_or_written(journal):
     child = await full_run(journal)
     view = await read_run(Counting(journal), "r")
-    assert (view.run.status, view.messages[0].text, view.system, view.incidents) == ("suspended", "pay them", "be careful", 1)
+    assert (view.run.status, view.messages[0].text, view.system, view.incidents) == ("suspended", "pay", "careful", 1)
     assert [(step.number, step.text, step.usage) for step in view.steps] == [
         (0, "first", Usage(10, 2)),
         (1, "", Usage(10, 2)),
