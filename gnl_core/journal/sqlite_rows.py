@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -89,12 +90,20 @@ class Rows:
             parts = [below, own] if part.reverse else [own, below]
         size = 0
         for sql, parameters in parts:
-            for row in self.select(sql, parameters):
-                if len(entries) == part.limit or size >= part.max_bytes:
-                    return True
-                entry = _entry(row, key_of(row[0]))
-                entries.append(entry)
-                size += size_of(row[7]) + len(entry.blob or b"")
+            # Row by row: what lies beyond the page's bytes is not read. Closed by hand: an error's traceback would keep
+            # it, and with it the statement, for as long as somebody keeps the error.
+            with contextlib.closing(self.connection.execute(sql, parameters)) as cursor:
+                try:
+                    for row in cursor:
+                        if len(entries) == part.limit or size >= part.max_bytes:
+                            return True
+                        entry = _entry(row, key_of(row[0]))
+                        entries.append(entry)
+                        size += size_of(row[7]) + len(entry.blob or b"")
+                except sqlite3.OperationalError as error:
+                    if "decode" not in str(error):
+                        raise
+                    raise self._undecodable(sql, parameters) from error
         return False
 
     def scopes(self, after: str | None, limit: int) -> list[str]:
@@ -126,7 +135,7 @@ class Rows:
                 self._scopes[org] = scope
         return scope
 
-    def by_key(self, columns: str, scope: int, names: Sequence[str]) -> Iterator[Row]:
+    def by_key(self, columns: str, scope: int, names: Sequence[str]) -> list[Row]:
         """Select columns of the rows that are there, in no order."""
         if len(names) <= _MOST_PARAMETERS:
             return self.select(_in(columns, len(names)), (scope, *names))
@@ -137,14 +146,14 @@ class Rows:
         rows = self.by_key(_COLUMNS + ",blob", scope, list(asked))
         return {row[0]: _entry(row, asked[row[0]]) for row in rows}
 
-    def select(self, sql: str, parameters: tuple[Any, ...]) -> Iterator[Row]:
-        """Yield a statement's rows.
+    def select(self, sql: str, parameters: tuple[Any, ...]) -> list[Row]:
+        """Return all rows of a statement.
 
         Raises:
             StoreCorruptError: A row holds text that is none.
         """
         try:
-            yield from self.connection.execute(sql, parameters)
+            return self.connection.execute(sql, parameters).fetchall()
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
