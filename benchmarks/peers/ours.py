@@ -110,8 +110,12 @@ class Ours:
             after = page.after
 
     def settings(self) -> str:
-        # Its connections live in their own thread; the mode is the file's, the level is what was asked for.
-        return work.spelled("wal", 2 if self.durability == "full" else 1)
+        # Asked of the connection that writes, in its own thread, as every other adapter asks its peer's.
+        return self.runner.run(self._settings())
+
+    async def _settings(self) -> str:
+        text: str = await self.storage.runs._engine.write(lambda rows: work.settings_of(rows.connection))
+        return text
 
     def close(self) -> None:
         self.runner.run(self.storage.aclose())

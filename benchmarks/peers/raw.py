@@ -15,11 +15,12 @@ class Raw:
     """One INSERT that claims the call and keeps the model's answer, one UPDATE that keeps the result.
 
     As with everybody else, asking the model, the effect and the making of JSON are in the time. With `ready=True` the
-    texts are made before the clock starts, and the effect is one addition: what is left is sqlite.
+    texts are made before the clock starts, and the effect is one addition: what is left is sqlite. With `apart=True`
+    the answer has a row of its own beside the call's, as a journal that is read by calls has it.
     """
 
-    def __init__(self, *, ready: bool) -> None:
-        self.ready = ready
+    def __init__(self, *, ready: bool = False, apart: bool = False) -> None:
+        self.ready, self.apart = ready, apart
         self.counter = work.Counter()
 
     def open(self, folder: Path, steps: int) -> None:
@@ -27,10 +28,11 @@ class Raw:
         self.connection = sqlite3.connect(work.database(folder), isolation_level=None)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=FULL")
-        self.connection.execute(
-            "CREATE TABLE IF NOT EXISTS calls (run TEXT, step INTEGER, status TEXT, answer TEXT, result TEXT,"
-            " PRIMARY KEY (run, step)) WITHOUT ROWID"
-        )
+        for table in (
+            "calls (run TEXT, step INTEGER, status TEXT, call TEXT, result TEXT, PRIMARY KEY (run, step))",
+            "answers (run TEXT, step INTEGER, answer TEXT, PRIMARY KEY (run, step))",
+        ):
+            self.connection.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
         counter = work.Counter()
         self.texts = [
             (json.dumps(_answer(step)), json.dumps(counter.add(1, "DE-7781-4402", work.line_of(step))))
@@ -46,13 +48,18 @@ class Raw:
             return
         for step in range(self.steps):
             answer = _answer(step)
-            self._claim(step, json.dumps(answer))
             args = answer["args"]
+            if self.apart:
+                self._claim(step, json.dumps({"tool": answer["tool"], "args": args}), json.dumps(answer))
+            else:
+                self._claim(step, json.dumps(answer))
             self._keep(step, json.dumps(self.counter.add(args["amount"], args["account"], args["line"])))
 
-    def _claim(self, step: int, answer: str) -> None:
+    def _claim(self, step: int, call: str, answer: str = "") -> None:
         self.connection.execute("BEGIN IMMEDIATE")
-        self.connection.execute("INSERT INTO calls VALUES (?, ?, 'running', ?, NULL)", ("run", step, answer))
+        if answer:
+            self.connection.execute("INSERT INTO answers VALUES (?, ?, ?)", ("run", step, answer))
+        self.connection.execute("INSERT INTO calls VALUES (?, ?, 'running', ?, NULL)", ("run", step, call))
         self.connection.execute("COMMIT")
 
     def _keep(self, step: int, result: str) -> None:

@@ -27,6 +27,7 @@ def facts(folder: Path, contenders: Iterable[Contender]) -> dict[str, Any]:
     packages = sorted({name for contender in contenders for name in contender.package})
     return {
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -62,7 +63,7 @@ def text(results: dict[str, Any]) -> str:
 def _facts(found: dict[str, Any]) -> list[str]:
     packages = ", ".join(f"{name} {number}" for name, number in found["packages"].items())
     return [
-        f"{found['cores']} cores ({found['processor']}), {found['system']}, Python {found['python']}, "
+        f"{found['cores']} cores ({found['processor']}), load {found['load']}, {found['system']}, Python {found['python']}, "
         f"sqlite {found['sqlite']}, databases on {found['disk']}"
         + ("" if found["disk"] in RAM else ", which is no RAM disk: the times hold a disk's"),
         packages,
@@ -134,6 +135,9 @@ def _targets(results: dict[str, Any]) -> list[str]:
         own = statistics.median(_ratios(rounds, name))
         judged = f"at most {TIMES_RAW:g} times raw sqlite3, {kind} tool"
         lines.append(_verdict(own <= TIMES_RAW, judged, f"{own:.2f}") if name == "ours" else _aside(judged, own))
+        if name == "ours" and "raw-apart" in rounds:
+            apart = own / statistics.median(_ratios(rounds, "raw-apart"))
+            lines.append(_aside("times raw with answer and call apart", apart))
         others = {
             other: statistics.median(_ratios(rounds, other))
             for other in rounds
