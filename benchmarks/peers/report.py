@@ -63,8 +63,8 @@ def text(results: dict[str, Any]) -> str:
 def _facts(found: dict[str, Any]) -> list[str]:
     packages = ", ".join(f"{name} {number}" for name, number in found["packages"].items())
     return [
-        f"{found['cores']} cores ({found['processor']}), load {found['load']}, {found['system']}, Python {found['python']}, "
-        f"sqlite {found['sqlite']}, databases on {found['disk']}"
+        f"{found['cores']} cores ({found['processor']}), load {found['load']}, {found['system']}, "
+        f"Python {found['python']}, sqlite {found['sqlite']}, databases on {found['disk']}"
         + ("" if found["disk"] in RAM else ", which is no RAM disk: the times hold a disk's"),
         packages,
     ]
