@@ -12,11 +12,16 @@ import click
 
 from gnl_core.approvals import MISSING, Answer, Interrupt
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
-from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
+from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
+from gnl_core.decisions import decide, list_interrupts
+from gnl_core.errors import JournalFormatError, StoreCorruptError, UnknownQuestionError
 from gnl_core.journal.port import Journal
+from gnl_core.run_list import list_runs
+from gnl_core.summary import ViewStatus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_ASKING: tuple[ViewStatus, ...] = ("suspended", "interrupted", "failed", "running")
 _NONE_OPEN = "nothing waits for a person"
 
 
@@ -29,27 +34,56 @@ def approvals() -> None:
 @click.argument("run", required=False)
 @db_option
 @json_option
-def list_(run: str | None, db: Path, as_json: bool) -> None:
+@click.pass_context
+def list_(ctx: click.Context, /, run: str | None, db: Path, as_json: bool) -> None:
     """List open questions: of the whole journal, or of RUN and its sub-agents.
 
-    Calls that a killed program left in doubt are among them. Exit status: 0; 2 no such run.
+    Calls that a killed program left in doubt are among them.
+
+    Exit status: 0; 1 if runs could not be read (they are told on standard error); 2 no such run.
     """
+    problems: list[str] = []
 
     async def read(journal: Journal) -> tuple[list[Interrupt], int]:
-        from gnl_core.decisions import list_interrupts  # noqa: PLC0415
-
         if run is not None:
             await require_run(journal, run)
-        return list(await list_interrupts(journal, run)), await journal.now()
+            return list(await list_interrupts(journal, run)), await journal.now()
+        try:
+            return list(await list_interrupts(journal)), await journal.now()
+        except (StoreCorruptError, JournalFormatError):
+            return await _run_by_run(journal, problems), await journal.now()
 
     questions, now = with_journal(db, read)
     if as_json:
         tell_json([question.to_json() for question in questions])
-        return
-    for question in questions:
-        tell_question(question, now)
-    if not questions:
-        complain(_NONE_OPEN)
+    else:
+        for question in questions:
+            tell_question(question, now)
+        if not questions:
+            complain(_NONE_OPEN)
+    for problem in problems:
+        complain(f"unreadable: {problem}")
+    ctx.exit(WAITS if problems else DONE)
+
+
+async def _run_by_run(journal: Journal, problems: list[str]) -> list[Interrupt]:
+    """List what can be listed: a run that cannot be read hides no other run's questions."""
+    found: list[Interrupt] = []
+    for status in _ASKING:
+        cursor: str | None = None
+        while True:
+            page = await list_runs(journal, status=status, cursor=cursor, limit=500)
+            problems += page.problems
+            for one in page.runs:
+                try:
+                    found += await list_interrupts(journal, one.run_id)
+                except (StoreCorruptError, JournalFormatError) as error:
+                    problems.append(str(error))
+            cursor = page.cursor
+            if cursor is None:
+                break
+    problems[:] = dict.fromkeys(problems)
+    return sorted(found, key=lambda question: question.asked_at)
 
 
 def tell_question(question: Interrupt, now: int) -> None:
@@ -135,8 +169,6 @@ def _answer(
     who = actor if actor is not None else login_name()
 
     async def decide_it(journal: Journal) -> tuple[str, Answer]:
-        from gnl_core.decisions import decide  # noqa: PLC0415
-
         name = question if call is None else await _only_question(journal, question, call)
         return name, await decide(journal, name, approved, actor=who, reason=reason, output=output)
 
@@ -150,9 +182,6 @@ def _answer(
 
 
 async def _only_question(journal: Journal, run: str, call: str) -> str:
-    from gnl_core.decisions import list_interrupts  # noqa: PLC0415
-    from gnl_core.errors import UnknownQuestionError  # noqa: PLC0415
-
     questions: Sequence[Interrupt] = await list_interrupts(journal, run)
     found = [item.question for item in questions if (item.run_id, item.tool_call_id) == (run, call)]
     if len(found) == 1:

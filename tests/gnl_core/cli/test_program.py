@@ -200,6 +200,7 @@ def test_what_strangers_wrote_moves_no_cursor(gnl, book):
         ["runs", "list"],
         ["runs", "show", run_id],
         ["runs", "show", run_id, "--full"],
+        ["approvals", "list"],
         ["incidents"],
         ["doctor"],
     ):
