@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from gnl_core import keys
 from gnl_core.errors import ConfigError, IdInvalidError
 from gnl_core.journal.port import Add, Create, Delete, Expect, JsonValue, Key, Op, Put, Replace
-from gnl_core.journal.values import size_of, to_text
+from gnl_core.journal.values import PLAIN_KEY, size_of, to_text
 
 Kind = Literal["create", "keep", "replace", "put", "delete", "add", "expect"]
 Stamp: TypeAlias = tuple[int, int]
@@ -79,6 +79,9 @@ def name_of(key: Key) -> str:
     """
     if type(key) is not tuple:
         raise TypeError(f"a key is a tuple of segments, not {key!r}")
+    text = "/".join(key)
+    if len(text) <= keys.MAX_KEY and PLAIN_KEY.fullmatch(text) and text.count("/") == len(key) - 1:
+        return text
     if not key:
         raise IdInvalidError("a row's key has at least one segment")
     return keys.encode(key)

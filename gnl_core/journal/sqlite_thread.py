@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from gnl_core.errors import StoreUnavailableError, StoreUnknownError
+from gnl_core.errors import StoreCorruptError, StoreUnavailableError, StoreUnknownError
 from gnl_core.journal import sqlite_process
 from gnl_core.journal.sqlite_open import Busy, Target, busy_error, connect, translate
 from gnl_core.journal.sqlite_rows import Rows
@@ -285,9 +285,9 @@ class Writer(Worker[WriteRows]):
                 self._drop()
         if isinstance(found, Busy):
             raise found
-        if isinstance(found, StoreUnknownError):
+        if isinstance(found, StoreUnknownError | StoreCorruptError):
             self._drop()  # what the file holds is for a fresh connection to find out
-        elif len(jobs) > 1 and not committing:
+        if not isinstance(found, StoreUnknownError) and len(jobs) > 1 and not committing:
             return []
         return [(job, None, found if job is jobs[0] else _twin(found)) for job in jobs]
 

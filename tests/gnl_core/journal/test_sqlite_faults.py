@@ -248,7 +248,7 @@ async def test_a_file_removed_under_a_running_store_is_noticed(path):
         assert isinstance(await storage.runs.apply([Put(("a",), 2)], batch=new_batch()), Applied)
 
 
-# Full disks ------------------------------------------------------------------------------------------------------------
+# Full disks --------------------------------------------------------------------------------------------------------
 
 
 async def test_s78_a_full_database_refuses_a_batch_whole_and_goes_on(path):
