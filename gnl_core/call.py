@@ -160,7 +160,7 @@ class Caller:
 
     def account(self, slot: Slot, step: int) -> None:
         """Count a call where it stands, in model order, and tell of it."""
-        record = slot.record
+        record, listener = slot.record, self.request.options.listener
         if record is not None and not record.copied_from and slot.call is not None:
             if record.status == "succeeded":
                 self.request.history.append((record.tool, slot.call.args_digest))
@@ -168,7 +168,7 @@ class Caller:
                 self.request.spent = self.request.spent.with_call()
         for interrupt in slot.interrupts:
             tell(
-                self.request.options.listener,
+                listener,
                 Event(
                     kind="interrupt",
                     run_id=interrupt.run_id,
@@ -178,5 +178,5 @@ class Caller:
                     detail=interrupt.to_json(),
                 ),
             )
-        if slot.message is not None:
-            tell(self.request.options.listener, event_of(slot, self.run, "tool-finished"))
+        if slot.message is not None and listener is not None:
+            tell(listener, event_of(slot, self.run, "tool-finished"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 import json
 import logging
@@ -37,12 +36,20 @@ def succeeded(record: CallRecord, value: object, *, started_at: int, settled_by:
         output = encode(value)
     except NotCanonicalError as error:
         return _done(record, started_at, settled_by, unrepresentable=str(error)), None
-    if isinstance(output, str | list | dict):
-        text = output if isinstance(output, str) else json.dumps(output)
-        if len(text) > BLOB_BYTES:
-            blob = json.dumps(output, ensure_ascii=True, separators=(",", ":")).encode()
+    if _large(output):
+        blob = json.dumps(output, ensure_ascii=True, separators=(",", ":")).encode()
+        if len(blob) > BLOB_BYTES:
             return _done(record, started_at, settled_by, in_blob=True), blob
     return _done(record, started_at, settled_by, output=output), None
+
+
+def _large(output: JsonValue) -> bool:
+    """Whether an output may need more than `BLOB_BYTES`; a small one, as nearly all are, is told at a glance."""
+    if isinstance(output, str):
+        return len(output) > BLOB_BYTES // 8
+    if isinstance(output, dict) and len(output) <= 16:
+        return any(not isinstance(item, int | float | None) and _large(item) for item in output.values())
+    return isinstance(output, list | dict) and len(output) > 0
 
 
 def output_of(record: CallRecord, blob: bytes | None) -> JsonValue:
@@ -167,16 +174,19 @@ def _done(
     in_blob: bool = False,
     unrepresentable: str = "",
 ) -> CallRecord:
-    return dataclasses.replace(
-        record,
+    return CallRecord(
         status="succeeded",
+        tool=record.tool,
+        call=record.call,
+        args=record.args,
+        digest=record.digest,
+        side_effect=record.side_effect,
+        attempts=record.attempts,
         started_at=started_at,
         output=output,
         in_blob=in_blob,
         unrepresentable=unrepresentable,
-        error=None,
-        cause="",
-        ended=False,
-        question=None,
         settled_by=settled_by,
+        run=record.run,
+        resource=record.resource,
     )

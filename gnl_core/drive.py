@@ -136,7 +136,8 @@ class Drive:
                 run_id=self.run,
                 step=number,
             )
-        tell(listener, Event(kind="step-started", run_id=self.run, step=number, replayed=record is not None))
+        if listener is not None:
+            tell(listener, Event(kind="step-started", run_id=self.run, step=number, replayed=record is not None))
         if record is not None:
             response = self._replay(number, record)
         else:
@@ -145,7 +146,8 @@ class Drive:
                 number, self.transcript, splice=splice_of(self.transcript, before), note=note
             )
         self._spend(response)
-        tell(listener, Event(kind="step-finished", run_id=self.run, step=number, replayed=record is not None))
+        if listener is not None:
+            tell(listener, Event(kind="step-finished", run_id=self.run, step=number, replayed=record is not None))
         return response, record is not None
 
     def _replay(self, number: int, record: StepRecord) -> ModelResponse:

@@ -51,7 +51,9 @@ class Executor:
         assert call is not None
         assert ctx is not None
         tool = call.tool
-        tell(self.request.options.listener, event_of(slot, self.run, "tool-started"))
+        listener = self.request.options.listener
+        if listener is not None:
+            tell(listener, event_of(slot, self.run, "tool-started"))
         if tool.drives_run:
             await self._execute_child(slot, claim)
             return
@@ -106,7 +108,6 @@ class Executor:
         call = slot.call
         assert call is not None
         record, blob = succeeded(claim.record, value, started_at=claim.at, settled_by=settled_by)
-        record = dataclasses.replace(record, owner=None, ttl_ms=0, fence=0)
         output = output_of(record, blob)
         finishers = [op for finish in claim.finish for op in finish(Ended(True, output))]
         ops = self._terminal(call, claim, record, blob)

@@ -43,6 +43,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -106,6 +107,7 @@ def encode_segment(segment: str) -> str:
     return "".join(chr(b) if _PLAIN.fullmatch(chr(b)) else f"%{b:02X}" for b in data)
 
 
+@lru_cache(maxsize=4_096)
 def encode(key: Key) -> str:
     """Return the text of a key, at most `MAX_KEY` bytes.
 

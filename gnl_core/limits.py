@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Literal, get_args
 
@@ -229,13 +229,21 @@ class Spent:
         """Return what is spent after one more step of `model` ('provider/model')."""
         tokens = self.tokens + usage.total_tokens
         price = limits.prices.get(model)
-        if price is None:
-            return replace(self, tokens=tokens, unpriced=tuple(sorted({*self.unpriced, model})))
-        return replace(self, tokens=tokens, cost_micro_usd=self.cost_micro_usd + _cost(price, usage))
+        cost, unpriced = self.cost_micro_usd, self.unpriced
+        if price is not None:
+            cost += _cost(price, usage)
+        elif model not in unpriced:
+            unpriced = tuple(sorted({*unpriced, model}))
+        return Spent(tokens=tokens, cost_micro_usd=cost, tool_calls=self.tool_calls, unpriced=unpriced)
 
     def with_call(self) -> Spent:
         """Return what is spent after one more call that succeeded, or side effect that failed."""
-        return replace(self, tool_calls=self.tool_calls + 1)
+        return Spent(
+            tokens=self.tokens,
+            cost_micro_usd=self.cost_micro_usd,
+            tool_calls=self.tool_calls + 1,
+            unpriced=self.unpriced,
+        )
 
     def check(self, limits: RunLimits, *, calling: bool) -> RunLimitExceededError | None:
         """Return the error of the first limit that is passed, None where all hold.

@@ -73,6 +73,7 @@ class Request:
         self.root = root
         self.fence = fence
         self.owner = owner
+        self.owner_json = owner.to_json()
         self.options = options
         self.now = now
         self.rows: dict[Key, Entry] = {}

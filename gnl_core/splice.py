@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from gnl_core.journal.port import JsonValue
 from gnl_core.model.messages import Message, message_to_json
 
+_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
 EMPTY_CHAIN = hashlib.sha256(b"gnl.chain.v1").hexdigest()
 
 
 def digest_json(value: JsonValue) -> str:
     """Return 32 hex digits of the SHA-256 over a JSON text with sorted keys; any text, lone surrogates included."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(_sorted(value).encode()).hexdigest()[:32]
 
 
 def digest_message(message: Message) -> str:

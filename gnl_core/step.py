@@ -83,10 +83,14 @@ def with_our_ids(response: ModelResponse, step: int) -> ModelResponse:
         return response
     positions = iter(range(len(calls)))
     parts = tuple(
-        dataclasses.replace(part, id=keys.call_id(step, next(positions))) if isinstance(part, ToolCallPart) else part
+        ToolCallPart(keys.call_id(step, next(positions)), part.name, part.args, part.raw_args, part.provider_id)
+        if isinstance(part, ToolCallPart)
+        else part
         for part in response.parts
     )
-    return dataclasses.replace(response, parts=parts)
+    return ModelResponse(
+        parts, response.usage, response.stop_reason, response.model, response.provider, response.provider_data
+    )
 
 
 def check_drift(

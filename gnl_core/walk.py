@@ -224,13 +224,20 @@ class Walker:
                 tool_call_id=call.id,
                 tool=tool.name,
             )
-        record = dataclasses.replace(
-            self._record(ctx, "running"),
+        outside = call.record_key[0] != "run"
+        record = CallRecord(
+            status="running",
+            tool=tool.name,
+            call=call.id,
+            args=call.args,
+            digest=call.digest,
+            side_effect=tool.side_effect,
             attempts=(ctx.record.attempts if ctx.record is not None else 0) + 1,
-            started_at=0,
-            owner=self.request.owner.to_json(),
+            owner=self.request.owner_json,
             fence=self.request.fence or 0,
             ttl_ms=self._ttl_ms(tool),
+            run=call.run if outside else "",
+            resource=(call.resource or "") if outside else "",
         )
         extra = [op for proceed in proceeds for op in proceed.claim]
         extra += [op for proceed in proceeds for op in self._noted(ctx, proceed.incidents)]
