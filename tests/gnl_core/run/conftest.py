@@ -1,0 +1,75 @@
+"""What the tests of runs share: a store of each kind, a witness outside the journal, and its rows by hand."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from gnl_core import InMemoryStorage, SqliteStorage, keys
+from gnl_core.journal import Delete, Put, new_batch, scan_all
+from gnl_core.testing.effects import EffectLog
+
+
+@pytest.fixture
+def place():
+    """A folder in memory where there is one: journals are synced at every write."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite"])
+async def storage(request, place):
+    """An empty store of each kind; closed after the test."""
+    async with InMemoryStorage() if request.param == "memory" else SqliteStorage(place / "journal.sqlite") as storage:
+        yield storage
+
+
+@pytest.fixture
+def journal(storage):
+    """The journal of the store."""
+    return storage.runs
+
+
+@pytest.fixture
+def effects(place):
+    """The witness: a file that holds one line for each effect that happened, whatever the journal believes."""
+    return EffectLog(place / "effects.jsonl")
+
+
+class Rows:
+    """The rows of a journal, read and written behind the runtime's back."""
+
+    def __init__(self, journal):
+        self.journal = journal
+
+    async def all(self, prefix=()):
+        """Every row as {encoded key: entry}."""
+        return {keys.encode(entry.key): entry async for entry in scan_all(self.journal, prefix, blobs=True)}
+
+    async def values(self, prefix=()):
+        """Every row as {encoded key: (value, blob)}."""
+        return {key: (entry.value, entry.blob) for key, entry in (await self.all(prefix)).items()}
+
+    async def put(self, key, value, blob=None):
+        """Write one row; the key is a tuple or its text."""
+        key = keys.decode(key) if isinstance(key, str) else key
+        await self.journal.apply((Put(key, value, blob),), batch=new_batch())
+
+    async def change(self, key, **members):
+        """Change members of one row's object; its blob stays."""
+        key = keys.decode(key) if isinstance(key, str) else key
+        entry = (await self.journal.get_many([key])).entries[0]
+        await self.put(key, {**entry.value, **members}, entry.blob)
+
+    async def delete(self, key):
+        """Delete one row."""
+        key = keys.decode(key) if isinstance(key, str) else key
+        await self.journal.apply((Delete(key),), batch=new_batch())
+
+
+@pytest.fixture
+def rows(journal):
+    """The journal's rows by hand."""
+    return Rows(journal)
