@@ -1,0 +1,156 @@
+"""What a child of the fault server can be asked to do."""
+
+import asyncio
+import tempfile
+import threading
+from pathlib import Path
+
+import fault_agents
+
+from gnl_core import SqliteStorage, decide, list_interrupts
+from gnl_core.approvals import MISSING
+from gnl_core.journal import scan_all
+from gnl_core.testing import crash_drive
+from gnl_core.testing.crashtest import crashtest
+from gnl_core.testing.effects import EffectLog
+from gnl_core.testing.faulty import Fault, FaultyJournal, die
+
+
+def open_storage(folder):
+    return SqliteStorage(Path(folder) / "journal.sqlite")
+
+
+def writes_status(status):
+    """Match the batch that writes a call's record of this status."""
+
+    def match(ops):
+        return any(
+            "tool" in op.key and isinstance(value := getattr(op, "value", None), dict) and value.get("status") == status
+            for op in ops
+        )
+
+    return match
+
+
+def told(result):
+    """Describe a result."""
+    return {
+        "text": result.text,
+        "interrupts": [question.to_json() for question in result.interrupts],
+        "replayed": [
+            [call.tool_call_id, call.tool_name, call.status, call.origin] for call in result.replayed_tool_calls
+        ],
+        "results": [
+            [part.tool_call_id, part.text, part.is_error]
+            for message in result.messages
+            if message.role == "tool"
+            for part in message.parts
+        ],
+    }
+
+
+def raised(error):
+    """Describe an error of the runtime; any other leaves the child as it is."""
+    if not hasattr(error, "code"):
+        raise error
+    return {
+        "error": error.code,
+        "message": str(error),
+        "detail": {name: value for name, value in error.detail.items() if isinstance(value, str | int | float)},
+        "interrupts": [question.to_json() for question in getattr(error, "interrupts", ())],
+        "retry_after": getattr(error, "retry_after", None),
+        "output": getattr(error, "output", None),
+    }
+
+
+async def outcome(scenario, journal, effects):
+    try:
+        return told(await getattr(fault_agents, scenario)(journal, effects))
+    except Exception as error:
+        return raised(error)
+
+
+async def drive(scenario, folder, fault=None):
+    """Drive a scenario once."""
+    fault = dict(fault or {})
+    if "match" in fault:
+        fault["match"] = writes_status(fault["match"])
+    fault = Fault(**fault) if fault else None
+    effects = EffectLog(Path(folder) / "effects.jsonl")
+    if fault is not None and fault.at == "effect":
+        setattr(effects, fault.when, lambda number: die() if fault.hits(number) else None)
+    storage = open_storage(folder)
+    answer = await outcome(scenario, FaultyJournal(storage.runs, fault=fault), effects)
+    await storage.aclose()
+    return answer
+
+
+def crowd(scenario, folder, threads):
+    """Drive a scenario from several threads over one store, all at once; list what each saw."""
+    storage = open_storage(folder)
+    effects = EffectLog(Path(folder) / "effects.jsonl")
+    barrier = threading.Barrier(threads)
+    seen = []
+
+    def one():
+        barrier.wait()
+        answer = asyncio.run(outcome(scenario, storage.runs, effects))
+        seen.append(answer)
+        (Path(folder) / f"seen-{len(seen)}").touch()
+
+    workers = [threading.Thread(target=one) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    storage.close()
+    return seen
+
+
+async def answer(folder, question, approved, output=MISSING, **options):
+    """Answer a question as an operator."""
+    storage = open_storage(folder)
+    try:
+        stored = await decide(storage.runs, question, approved, output=output, **options)
+        return {"approved": stored.approved}
+    except Exception as error:
+        return raised(error)
+    finally:
+        await storage.aclose()
+
+
+async def open_questions(folder):
+    """List what waits for a person."""
+    storage = open_storage(folder)
+    questions = [question.to_json() for question in await list_interrupts(storage.runs)]
+    await storage.aclose()
+    return questions
+
+
+async def rows(folder):
+    """List every row."""
+    storage = open_storage(folder)
+    found = [[list(entry.key), entry.value, entry.version] async for entry in scan_all(storage.runs, ())]
+    await storage.aclose()
+    return found
+
+
+def matrix(scenario, policy="by_witness", **options):
+    """Run the kill matrix of a scenario."""
+    return crashtest(getattr(fault_agents, scenario), policy=getattr(crash_drive, policy), **options).to_json()
+
+
+def refused(scenario, **options):
+    """Run a kill matrix that must be refused."""
+    try:
+        crashtest(getattr(fault_agents, scenario), **options)
+    except Exception as error:
+        return raised(error)
+    return None
+
+
+async def warm():
+    """Import what the children need, which is what one undisturbed run needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        await drive("single", folder)
+        await open_questions(folder)
