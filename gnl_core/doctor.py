@@ -160,15 +160,6 @@ def _problems(view: RunView, org: str) -> Iterator[Finding]:
             org=org,
             advice="restore the journal from a copy, or fork the run before the gap" if gap else _RESTORE,
         )
-    if view.run.forking:
-        yield Finding(
-            check="runs.forking",
-            level="waits",
-            text=f"run {run_id!r} is a fork whose copying was broken off",
-            run_id=run_id,
-            org=org,
-            advice="fork once more under another id",
-        )
 
 
 def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
@@ -177,7 +168,7 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
         yield Finding(
             check="runs.interrupted",
             level="waits",
-            text=f"run {run.run_id!r} says running since {_hours(run.changed_at, now)}, and nobody drives it",
+            text=f"run {run.run_id!r} has said running for {_hours(run.changed_at, now)}, and nobody drives it",
             run_id=run.run_id,
             org=org,
             advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
@@ -200,7 +191,7 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
                 f"{question.question}: {question.tool_name} began {_hours(question.asked_at, now)} ago, and nobody "
                 "recorded how it ended"
                 if in_doubt
-                else f"{question.question}: {question.tool_name} waits for a person since "
+                else f"{question.question}: {question.tool_name} has waited for a person for "
                 f"{_hours(question.asked_at, now)}"
             ),
             run_id=run.run_id,

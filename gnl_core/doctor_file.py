@@ -28,6 +28,7 @@ _SHOWN = 20
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs", "fuse.glusterfs")
 )
+_FORKING = "forking"
 _COPY = "restore the file from a copy"
 _ROWS = """
 SELECT coalesce((SELECT org FROM gnl_scopes WHERE gnl_scopes.scope_id = gnl_rows.scope_id), ''),
@@ -187,7 +188,17 @@ def _rows(connection: sqlite3.Connection) -> Iterator[Finding]:
     for place in sorted({*heads, *indexed}):
         org, root = place
         head, index = heads.get(place), indexed.get(place)
-        if head != index:
+        if head == _FORKING:
+            # It is put into the indexes once it is whole.
+            yield Finding(
+                check="runs.forking",
+                level="waits",
+                text=f"run {root!r} is a fork that is still being copied, or whose copying was broken off",
+                run_id=root,
+                org=org,
+                advice="if nobody copies it now: fork once more under another id",
+            )
+        elif head != index:
             what = f"run {root!r} is {head or 'missing'} by its head and {index or 'missing'} by the index of statuses"
             found.add("rows.indexes", what, "", org, "lists may leave it out: restore the journal from a copy")
     yield from found.all(count)
@@ -210,7 +221,7 @@ def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[s
         case ("run", root, part, "head"):
             run = read_head(entry)
             if part == keys.ROOT:
-                heads[org, root] = run.status
+                heads[org, root] = _FORKING if run.forking else run.status
         case ("run", _, _, "model", _):
             read_step(entry)
         case ("run", _, _, "tool", _, _) | ("run", _, _, "args", _, _):

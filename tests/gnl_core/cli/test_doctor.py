@@ -75,7 +75,7 @@ def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, book, examine):
         "runs.in_doubt": "killed",
     }
     by_check = {finding["check"]: finding for finding in findings}
-    assert "waits/s0p0/confirm/0: pay waits for a person since" in by_check["runs.waiting"]["text"]
+    assert "waits/s0p0/confirm/0: pay has waited for a person for" in by_check["runs.waiting"]["text"]
     assert "days" in by_check["runs.waiting"]["text"]
     assert "killed/s0p0/in_doubt/1" in by_check["runs.in_doubt"]["text"]
     assert "settle" in by_check["runs.in_doubt"]["advice"]
@@ -162,6 +162,12 @@ def test_indexes_that_disagree_with_the_heads_are_named(book, examine):
         "run 'lost' is completed by its head and missing by the index of statuses",
         "run 'stale' is failed by its head and completed by the index of statuses",
     ]
+
+
+def test_a_fork_that_was_broken_off_is_named(book, examine):
+    head = {"f": 1, "status": "running", "forking": True, "forked_from": {"run": "r", "step": 1}}
+    book.write(*book.head("r"), Put(keys.head("half"), head))
+    assert [(finding["check"], finding["run_id"]) for finding in examine()[1]] == [("runs.forking", "half")]
 
 
 def test_runs_of_organisations_are_looked_at_too(book, examine):
