@@ -6,13 +6,12 @@ that takes it expects the version seen, so what was scanned is what stands, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gnl_core import keys
-from gnl_core.approvals import Answer, Approval, Interrupt
-from gnl_core.decisions import answer_of, answer_ops, load_rows, questions_in, unknown_question
+from gnl_core.decisions import load_rows
 from gnl_core.errors import (
     ChildRunError,
     ConfigError,
@@ -20,7 +19,6 @@ from gnl_core.errors import (
     RunBusyError,
     RunNotFoundError,
     StoreCorruptError,
-    UnknownQuestionError,
 )
 from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, new_batch
@@ -30,11 +28,11 @@ from gnl_core.model.messages import Message, message_from_json, message_to_json
 from gnl_core.options import Options
 from gnl_core.outcome import changed, head_ops, new_head, read_head
 from gnl_core.owner import Owner, new_owner, register, unregister
+from gnl_core.passed import Approvals, read_passed
 from gnl_core.records import FORMAT, stamped
 from gnl_core.request import Request
 from gnl_core.splice import digest_json
 
-Approvals = Mapping[str, bool | Approval]
 _TRIES = 5
 
 
@@ -124,7 +122,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
             run_id=root,
         )
-    answers, held = _answers(asked, rows, now)
+    answers, held = read_passed(asked.approvals, root, asked.options.actor, rows, now)
     owner = new_owner()
     ops: list[Op] = [
         *acquire_ops(
@@ -240,75 +238,3 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
 def fingerprint(messages: Sequence[Message], system: str | None) -> str:
     """Return the digest of what a run was asked: 32 hex digits."""
     return digest_json({"messages": [message_to_json(message) for message in messages], "system": system})
-
-
-# Answers that were passed along ------------------------------------------------------------------------------------
-
-
-def _answers(asked: Asked, rows: Mapping[Key, Entry], now: int) -> tuple[list[Op], dict[str, Answer]]:
-    """Return the operations that record answers to open questions, and the answers that came before theirs."""
-    ops: list[Op] = []
-    held: dict[str, Answer] = {}
-    if not asked.approvals:
-        return ops, held
-    root = asked.run_id
-    questions = questions_in(rows, root, now)
-    unanswered = [interrupt for interrupt, answer in questions if answer is None]
-    for name, value in asked.approvals.items():
-        approval = value if isinstance(value, Approval) else Approval(approved=value)
-        if not isinstance(approval.approved, bool):
-            raise ConfigError(f"approvals[{name!r}] is {value!r}, must be True, False or an Approval")
-        if approval.actor is None:
-            approval = replace(approval, actor=asked.options.actor)
-        interrupt = _named(name, root, [one for one, _ in questions])
-        if interrupt is not None:
-            part = keys.split_run_id(interrupt.run_id)[1]
-            place = keys.parse_call_id(interrupt.tool_call_id)
-            assert place is not None
-            key = keys.answer(root, part, interrupt.tool_call_id, interrupt.kind, interrupt.attempt)
-            answer = answer_of(interrupt, approval, now)
-            call = rows[keys.tool(root, part, *place)]
-            ops += answer_ops(root, part, interrupt, answer, call=call, row=rows.get(key), now=now)
-        elif approval.args_digest is not None:
-            held[name if "/" in name else f"{root}/{name}"] = Answer(
-                kind="confirm",
-                attempt=0,
-                approved=approval.approved,
-                args_digest=approval.args_digest,
-                at=now,
-                actor=approval.actor,
-                reason=approval.reason,
-                expires_at=approval.expires_at,
-            )
-        elif not _answered_before(name, root, approval, rows):
-            raise unknown_question(name, unanswered)
-    return ops, held
-
-
-def _named(name: str, root: str, interrupts: Sequence[Interrupt]) -> Interrupt | None:
-    """Return the question that a name stands for: a question's own, or a call's of the root run."""
-    exact = [one for one in interrupts if one.question == name]
-    if exact:
-        return exact[0]
-    mine = [one for one in interrupts if one.run_id == root]
-    ours = [one for one in mine if one.tool_call_id == name]
-    if ours:
-        return ours[0]
-    theirs = [one for one in mine if one.provider_call_id == name]
-    if len(theirs) > 1:
-        raise UnknownQuestionError(
-            f"the provider gave the id {name!r} to {len(theirs)} calls that wait; answer by our ids: "
-            + ", ".join(one.question for one in theirs),
-            question=name,
-        )
-    return theirs[0] if theirs else None
-
-
-def _answered_before(name: str, root: str, approval: Approval, rows: Mapping[Key, Entry]) -> bool:
-    """Whether a call was answered like this by an earlier drive: passing the same again is no mistake."""
-    call = name.rsplit("/", 3)[1] if name.count("/") >= 3 else name
-    for key, entry in rows.items():
-        mine = len(key) == 7 and key[3] == "answer" and key[4] == call and key[1] == root
-        if mine and isinstance(entry.value, dict) and entry.value.get("approved") is approval.approved:
-            return True
-    return False

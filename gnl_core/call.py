@@ -16,7 +16,8 @@ from gnl_core.crash import output_of
 from gnl_core.errors import GnlError, NotCanonicalError, RunFencedError, ToolArgumentsError
 from gnl_core.events import Event, tell
 from gnl_core.execute import Executor
-from gnl_core.journal.port import Create, Key, Op
+from gnl_core.journal.port import Create, JsonValue, Key, Op
+from gnl_core.journal.values import to_text
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.records import CallRecord, read_call
 from gnl_core.request import Request
@@ -60,7 +61,7 @@ class Caller:
             await self.begin(slot, step, position)
         bodies = [slot for slot in slots if slot.claim is not None or slot.waits]
         if bodies:
-            if self.pending and any(slot.claim is not None for slot in bodies):
+            if self.pending:
                 await self._flush(slots)
             if len(bodies) == 1:
                 await self.finish(bodies[0])
@@ -127,7 +128,7 @@ class Caller:
             status="failed",
             tool=slot.part.name,
             call=slot.part.id,
-            args=slot.part.args or {},
+            args=_kept(slot.part.args),
             digest="",
             side_effect=False,
             error={"type": type(error).__name__, "message": str(error)},
@@ -149,6 +150,8 @@ class Caller:
             raise
         except GnlError as error:
             slot.error, slot.status = error, "blocked"
+            # A sub-agent's questions travel on its error: they are this request's, too.
+            slot.interrupts = (*slot.interrupts, *getattr(error, "interrupts", ()))
 
     async def _wait(self, slot: Slot) -> None:
         pause = 0.015
@@ -180,3 +183,12 @@ class Caller:
             )
         if slot.message is not None and listener is not None:
             tell(listener, event_of(slot, self.run, "tool-finished"))
+
+
+def _kept(args: Mapping[str, JsonValue] | None) -> Mapping[str, JsonValue]:
+    """Return what the record keeps of arguments that cannot be used; nothing where no journal can hold them."""
+    try:
+        to_text(("args",), args)
+    except (TypeError, ValueError):
+        return {}
+    return args or {}

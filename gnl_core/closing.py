@@ -77,15 +77,12 @@ async def _write(
     unchanged = head.get("status") == status and all(head.get(name) == value for name, value in members.items())
     if pending or not unchanged:
         ops += head_ops(request.root, keys.ROOT, head, changed(head, status, request.now, **members))
-    ops += [
-        Create(
-            keys.ask(one.asked_at, request.root, keys.split_run_id(one.run_id)[1], one.tool_call_id),
-            {"question": one.question},
-            if_present="keep",
-        )
+    asked = {
+        keys.ask(one.asked_at, request.root, keys.split_run_id(one.run_id)[1], one.tool_call_id): one.question
         for one in interrupts
         if one.kind == "in_doubt" and keys.split_run_id(one.run_id)[0] == request.root
-    ]
+    }
+    ops += [Create(key, {"question": question}, if_present="keep") for key, question in asked.items()]
     ops.append(release_op(request.root, request.fence or 0, request.owner))
     outcome = await request.write(ops, pending=pending, begins=error is None and bool(pending))
     if isinstance(outcome, Refused):
@@ -97,4 +94,6 @@ def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: Bas
         return "completed" if head.get("status") == "completed" else "canceled"
     if interrupts:
         return "suspended"
+    if head.get("status") == "completed":
+        return "completed"  # what went wrong while it was looked at again does not undo it
     return "completed" if error is None else "failed"

@@ -13,10 +13,10 @@ from gnl_core.approvals import MISSING, Answer
 from gnl_core.codec import encode
 from gnl_core.context import Context
 from gnl_core.errors import NotCanonicalError
-from gnl_core.gates.verdicts import Call, CallContext
 from gnl_core.journal.port import JsonValue
 from gnl_core.records import CallRecord
 from gnl_core.tools import Settled, Tool, parse_settlement
+from gnl_core.verdicts import Call, CallContext
 
 logger = logging.getLogger("gnl_core.crash")
 

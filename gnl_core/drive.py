@@ -13,7 +13,6 @@ from gnl_core.call import Caller
 from gnl_core.codec import decode
 from gnl_core.errors import ConfigError, DoubtError, JournalGapError, RefusedError, ToolError
 from gnl_core.events import Event, tell
-from gnl_core.gates.verdicts import Call
 from gnl_core.journal.port import Create, JsonValue, Op
 from gnl_core.model.messages import Message, ModelResponse, ModelSettings, TextPart, message_to_json
 from gnl_core.model.port import ChatModel
@@ -26,6 +25,7 @@ from gnl_core.results import FinishReason, ReplayedCall, Step, ToolOutcome
 from gnl_core.slots import Slot
 from gnl_core.splice import Transcript
 from gnl_core.step import Bodies, Entry, ModelStep, check_drift, splice_of
+from gnl_core.verdicts import Call
 
 if TYPE_CHECKING:
     from gnl_core.model.router import ModelLike
@@ -107,7 +107,8 @@ class Drive:
             self.transcript.append(response.message(), {"step": number})
             slots = await self.caller.run_step(number, response.tool_calls)
             self._log(number, response, slots, replayed=replayed)
-            interrupts = tuple(interrupt for slot in slots for interrupt in slot.interrupts)
+            # Two calls that do the same work wait on one question.
+            interrupts = tuple({one.question: one for slot in slots for one in slot.interrupts}.values())
             self._raise_first(slots, interrupts)
             if interrupts:
                 return Outcome("suspended", interrupts=interrupts)
@@ -297,11 +298,8 @@ def _outcome(slot: Slot) -> ToolOutcome:
     record = slot.record
     if record is not None and record.status == "failed" and record.error is not None:
         detail = record.error.get("detail")
-        error = ToolError(
-            str(record.error.get("message", "")),
-            type=str(record.error.get("type", "ToolError")),
-            **(detail if isinstance(detail, dict) else {}),
-        )
+        error = ToolError(str(record.error.get("message", "")), type=str(record.error.get("type", "ToolError")))
+        error.detail = dict(detail) if isinstance(detail, dict) else {}
     return ToolOutcome(
         tool_call_id=slot.part.id,
         tool_name=slot.part.name,

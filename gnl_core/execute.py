@@ -20,11 +20,11 @@ from gnl_core.errors import (
     StepTimeoutError,
 )
 from gnl_core.events import tell
-from gnl_core.gates.verdicts import Call, Ended
 from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace, new_batch
 from gnl_core.records import CallRecord
 from gnl_core.request import Request
 from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
+from gnl_core.verdicts import Call, Ended
 
 logger = logging.getLogger("gnl_core.execute")
 

@@ -87,12 +87,13 @@ def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterat
     """Yield the operations that write what the fork starts with."""
     parts = {keys.ROOT: keys.ROOT}
     _follow(rows, root, keys.ROOT, new, parts, step=step)
+    yield from _taint(rows, root, step, new, parts)
     for key, entry in rows.items():
         if len(key) < 4 or key[2] not in parts:
             continue
         part, family = key[2], key[3]
         copy = ("run", new, parts[part], *key[3:])
-        if family == "head" and part != keys.ROOT:
+        if family in ("head", "input") and part != keys.ROOT:
             value = entry.value if isinstance(entry.value, dict) else {}
             yield Create(copy, {**value, "parent": _moved(value.get("parent"), root, new, parts)}, if_present="keep")
         elif family in ("input", "msg", "body", "cfg"):
@@ -101,11 +102,19 @@ def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterat
             read_step(entry)
             yield Create(copy, entry.value, entry.blob)
         elif family == "tool" and (part != keys.ROOT or int(key[4]) < step):
-            yield from _call(entry, copy, root)
+            yield from _call(entry, copy, root, rows)
 
 
-def _call(entry: Entry, copy: Key, root: str) -> Iterator[Op]:
+def _call(entry: Entry, copy: Key, root: str, rows: Mapping[Key, Entry]) -> Iterator[Op]:
     record = read_call(entry)
+    work = keys.decode(record.mirror_of) if record.mirror_of else ()
+    if work[:2] == ("run", root) and work in rows:
+        # Work recorded by its arguments within the run: the fork's calls look for it under the fork's own key.
+        moved = ("run", *copy[1:3], *work[3:])
+        record = dataclasses.replace(record, mirror_of=keys.encode(moved))
+        for one in _call(rows[work], moved, root, rows):
+            assert isinstance(one, Create)
+            yield dataclasses.replace(one, if_present="keep")  # several calls may stand for it
     if record.status == "released":
         return
     if record.status in ("running", "in_doubt") or (
@@ -134,6 +143,23 @@ def _follow(
             if keys.head(root, child) in rows and child not in parts:
                 parts[child] = keys.child_id(new, parts[part], call.id)
                 _follow(rows, root, child, new, parts, step=None)
+
+
+def _taint(
+    rows: Mapping[Key, Entry], root: str, step: int, new: str, parts: Mapping[str, str]
+) -> Iterator[Op]:
+    """Copy the mark of untrusted content, unless it came in after the cut."""
+    entry = rows.get(keys.taint(root))
+    mark = entry.value if entry is not None else None
+    if not isinstance(mark, dict):
+        return
+    run = str(mark.get("run", root))
+    place = keys.parse_call_id(str(mark.get("call", "")))
+    if run == root and place is not None and place[0] >= step:
+        return
+    if run != root and run not in parts:
+        return
+    yield Create(keys.taint(new), {**mark, "run": new if run == root else parts[run]})
 
 
 def _moved(parent: object, root: str, new: str, parts: Mapping[str, str]) -> JsonValue:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
-from gnl_core.gates.verdicts import Call, CallContext, State
 from gnl_core.journal.port import Entry, Key
 from gnl_core.owner import is_dead, read_owner
 from gnl_core.records import CallRecord, read_call
 from gnl_core.request import Request
+from gnl_core.verdicts import Call, CallContext, State
+
+AHEAD = ("confirm", "guard", "taint", "duplicate", "semantic")
+"""Kinds of questions that can be answered ahead: nobody foresees that a call which has not begun will be in doubt."""
 
 
 async def look(request: Request, call: Call) -> CallContext:
@@ -48,15 +51,14 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     read = await request.journal.get_many(wanted)
     request.now = max(request.now, read.now)
     answer_entry, evidence, *others = read.entries
-    answer = _valid(read_answer(answer_entry), call, read.now)
+    answer = _covering(read_answer(answer_entry), call, read.now)
     if answer is None and request.options.approval_scope == "call":
         for other in others:
-            standing = _valid(read_answer(other), call, read.now)
+            standing = _covering(read_answer(other), call, read.now)
             if standing is not None and standing.approved:
                 answer, answer_entry = standing, other
     if answer is None:
         answer_entry = None
-        answer = _held(request, call)
     if suspended:
         state = State.WAITING if answer is None else State.ANSWERED
         return _context(request, call, state, record, entry, answer=answer, answer_entry=answer_entry)
@@ -95,23 +97,33 @@ def _other_answers(request: Request, call: Call, attempts: int) -> list[Key]:
     return [keys.answer(call.root, call.part, call.id, kind, attempt) for kind, attempt in questions]
 
 
-def _valid(answer: Answer | None, call: Call, now: int) -> Answer | None:
+def _held(request: Request, call: Call) -> Answer | None:
+    """Return an answer that was passed before this call's question, if it covers these very arguments."""
+    if not request.held:
+        return None
+    ours = f"{call.run}/{call.id}"
+    ids = (call.id, call.provider_id) if call.provider_id else (call.id,)
+    names = [*(f"{call.run}/{name}" for name in ids), *(f"{ours}/{kind}/0" for kind in AHEAD)]
+    if call.part == keys.ROOT:
+        names += ids
+    for name in names:
+        answer = request.held.get(name)
+        if _covering(answer, call, request.now) is None:
+            continue
+        # A provider gives one id to many calls; one answer is for one of them.
+        if request.memo.setdefault((call.run, name, "held"), ours) == ours:
+            request.unused.discard(name)
+            return answer
+    return None
+
+
+def _covering(answer: Answer | None, call: Call, now: int) -> Answer | None:
     """Return the answer if it covers these very arguments, and an approval has not expired."""
     if answer is None or answer.args_digest != call.args_digest:
         return None
     if answer.approved and answer.expires_at is not None and answer.expires_at <= now:
         return None
     return answer
-
-
-def _held(request: Request, call: Call) -> Answer | None:
-    """Return an answer that was passed along before its question, if it covers these very arguments."""
-    for name in (f"{call.run}/{call.id}", call.provider_id and f"{call.run}/{call.provider_id}"):
-        answer = request.held.get(name) if name else None
-        if answer is not None and _valid(answer, call, request.now) is not None:
-            request.unused.discard(name)
-            return answer
-    return None
 
 
 def _context(

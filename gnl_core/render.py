@@ -13,6 +13,8 @@ from gnl_core.journal.port import JsonValue
 from gnl_core.model.messages import Message, ToolCallPart, ToolResultPart
 from gnl_core.records import CallRecord
 
+_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 RENDER = 1
 """Number of the wording below."""
 
@@ -41,7 +43,7 @@ def result_text(record: CallRecord, output: JsonValue) -> tuple[str, bool]:
 def output_text(output: JsonValue) -> str:
     """Return a tool's output as text: a text as it stands, anything else as JSON."""
     value = plain(output)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else _to_text(value)
 
 
 def tool_message(call: ToolCallPart, text: str, is_error: bool) -> Message:

@@ -21,6 +21,7 @@ from gnl_core.errors import (
     CanceledError,
     CompensatedRunError,
     GnlError,
+    NotCanonicalError,
     RunFencedError,
     StoreBusyError,
     StoreUnavailableError,
@@ -33,7 +34,7 @@ from gnl_core.owner import Owner, unregister
 from gnl_core.results import Log
 
 if TYPE_CHECKING:
-    from gnl_core.gates.verdicts import Call, CallContext
+    from gnl_core.verdicts import Call, CallContext
 
 logger = logging.getLogger("gnl_core.request")
 
@@ -165,14 +166,22 @@ class Request:
             CanceledError, CompensatedRunError: The batch begins something in a halted request.
             JournalError: The store did not take it.
         """
-        put_off = tuple(pending) if pending else ()
+        put_off: tuple[Op, ...] = ()
+        if pending:
+            # Taken out before anything is awaited: a sibling that writes meanwhile must not send it again.
+            put_off = tuple(pending)
+            pending.clear()
         guard = self._beginning if begins else self._standing
         batch = (*guard, *put_off, *ops)
-        outcome = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
+        written = False
+        try:
+            outcome = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
+            written = isinstance(outcome, Applied)
+        finally:
+            if put_off and pending is not None and not written:
+                pending[:0] = put_off
         self.now = max(self.now, outcome.now)
         if isinstance(outcome, Applied):
-            if put_off and pending is not None:
-                del pending[: len(put_off)]
             self._note(batch, outcome)
             return outcome
         if guard and outcome.op == 0:
@@ -199,6 +208,8 @@ class Request:
         for attempt in range(1, tries + 1):
             try:
                 return await self.journal.apply(ops, batch=batch)
+            except (TypeError, ValueError) as error:
+                raise NotCanonicalError(f"nothing was written of run {self.root}: {error}", run_id=self.root) from error
             except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:
                 # The same tag again is safe: rows that this batch wrote already count as written.
                 if attempt == tries:

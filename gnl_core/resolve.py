@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from gnl_core import keys
 from gnl_core.canonical import args_hash
+from gnl_core.codec import encode
 from gnl_core.errors import ToolArgumentsError
-from gnl_core.gates.verdicts import Call
 from gnl_core.journal.port import Key
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.records import read_call
 from gnl_core.request import Request
+from gnl_core.verdicts import Call
 
 if TYPE_CHECKING:
     from gnl_core.tools import Tool
@@ -57,7 +58,8 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
         id=part.id,
         provider_id=part.provider_id,
         tool=tool,
-        args=part.args,
+        # A function of one's own is called with values of every type; a model's arguments are JSON.
+        args=part.args if request.fence is not None else encode(part.args),  # type: ignore[arg-type] # of a dict
         arguments=arguments,
         unfit=unfit,
         args_digest=digest,

@@ -102,6 +102,13 @@ class DurableResult:
     warnings: Sequence[str] = ()
     finish_reason: FinishReason = "stop"
 
+    def __repr__(self) -> str:
+        # Short, and without contents: event loops and loggers write out what a task returned.
+        return (
+            f"DurableResult(run_id={self.run_id!r}, finish_reason={self.finish_reason!r}, steps={len(self.steps)}, "
+            f"interrupts={len(self.interrupts)}, warnings={len(self.warnings)})"
+        )
+
 
 @dataclass(slots=True)
 class Log:

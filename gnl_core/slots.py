@@ -12,11 +12,11 @@ from gnl_core.approvals import Interrupt
 from gnl_core.codec import encode
 from gnl_core.errors import JournalGapError, NotCanonicalError
 from gnl_core.events import Event
-from gnl_core.gates.verdicts import Call, CallContext, Finish
 from gnl_core.journal.port import Entry, JsonValue, Put
 from gnl_core.model.messages import Message, ToolCallPart
 from gnl_core.records import CallRecord
 from gnl_core.render import result_text, tool_message
+from gnl_core.verdicts import Call, CallContext, Finish
 
 
 @dataclass(slots=True)

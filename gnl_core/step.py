@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -17,6 +18,7 @@ from gnl_core.errors import (
 )
 from gnl_core.events import Event, tell
 from gnl_core.journal.port import Create, JsonValue, Op, Put, Refused, Replace
+from gnl_core.journal.values import to_text
 from gnl_core.model.messages import (
     Message,
     ModelEvent,
@@ -73,24 +75,44 @@ class Bodies:
 def with_our_ids(response: ModelResponse, step: int) -> ModelResponse:
     """Return the response with our id on each of its tool calls; the provider's stays beside it.
 
+    Arguments that no journal can hold (NaN, say, from a model that hands them over parsed) become text, as any others
+    that are no JSON object: the model is told, and no tool runs.
+
     Raises:
-        ModelResponseError: It holds more calls than a step may have.
+        ModelResponseError: It holds more calls than a step may have, or data of the provider that is no JSON.
     """
     calls = response.tool_calls
+    if response.provider_data is not None and not _is_json(response.provider_data):
+        raise ModelResponseError(
+            "the answer's provider_data is no JSON, so it cannot be recorded; no part of it counts"
+        )
     if len(calls) > MAX_CALLS:
         raise ModelResponseError(f"the answer asks for {len(calls)} tool calls, at most {MAX_CALLS} are possible")
     if not calls:
         return response
     positions = iter(range(len(calls)))
     parts = tuple(
-        ToolCallPart(keys.call_id(step, next(positions)), part.name, part.args, part.raw_args, part.provider_id)
-        if isinstance(part, ToolCallPart)
-        else part
+        _our_call(part, keys.call_id(step, next(positions))) if isinstance(part, ToolCallPart) else part
         for part in response.parts
     )
     return ModelResponse(
         parts, response.usage, response.stop_reason, response.model, response.provider, response.provider_data
     )
+
+
+def _our_call(part: ToolCallPart, call: str) -> ToolCallPart:
+    args, raw = part.args, part.raw_args
+    if args and not _is_json(args):
+        args, raw = None, json.dumps(args, default=lambda value: f"<{type(value).__name__}>", skipkeys=True)
+    return ToolCallPart(call, part.name, args, raw, part.provider_id)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        to_text(("response",), value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def check_drift(
@@ -201,21 +223,7 @@ class ModelStep:
         asked = ModelRequest(system, tuple(transcript.messages), self.bodies.tools, self.bodies.settings)
         if self.request.options.exclusive_model_step:
             await self._claim(step)
-        timeout = self.request.options.timeouts.model_step
-        limit = asyncio.timeout(timeout)
-        try:
-            async with limit:
-                response = await (self._stream(step, asked) if self.mode == "stream" else self.model.generate(asked))
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise StepTimeoutError(
-                f"model step {step} of run {self.run} took longer than {timeout:g} s; nothing is recorded of it. Drive "
-                "the run again to ask once more",
-                run_id=self.run,
-                step=step,
-            ) from None
-        response = with_our_ids(response, step)
+        response = with_our_ids(await self._within_time(step, asked), step)
         record = StepRecord(
             response=response,
             keep=splice.keep,
@@ -232,6 +240,25 @@ class ModelStep:
         self.pending.append(Create(keys.model(self.request.root, self.part, step), record.to_json()))
         self._keep_winner()
         return response
+
+    async def _within_time(self, step: int, asked: ModelRequest) -> ModelResponse:
+        answer = self._stream(step, asked) if self.mode == "stream" else self.model.generate(asked)
+        seconds = self.request.options.timeouts.model_step
+        if seconds is None:
+            return await answer
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await answer
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise StepTimeoutError(
+                f"model step {step} of run {self.run} took longer than {seconds:g} s; nothing is recorded of it. Drive "
+                "the run again to ask once more",
+                run_id=self.run,
+                step=step,
+            ) from None
 
     async def _stream(self, step: int, asked: ModelRequest) -> ModelResponse:
         listener, done = self.request.options.listener, None

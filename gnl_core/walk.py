@@ -12,7 +12,13 @@ from gnl_core import keys
 from gnl_core.crash import output_of
 from gnl_core.errors import DoubtError, GnlError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
-from gnl_core.gates.verdicts import (
+from gnl_core.incidents import Incident, incident_op
+from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Refused, Replace
+from gnl_core.look import look
+from gnl_core.records import CallRecord, CallStatus, read_call
+from gnl_core.request import Request
+from gnl_core.slots import Claim, Slot, gap, interrupt_of, mirror, settle
+from gnl_core.verdicts import (
     Block,
     CallContext,
     Deny,
@@ -25,12 +31,6 @@ from gnl_core.gates.verdicts import (
     Verdict,
     Wait,
 )
-from gnl_core.incidents import Incident, incident_op
-from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Refused, Replace
-from gnl_core.look import look
-from gnl_core.records import CallRecord, CallStatus, read_call
-from gnl_core.request import Request
-from gnl_core.slots import Claim, Slot, gap, interrupt_of, mirror, settle
 
 if TYPE_CHECKING:
     from gnl_core.tools import Tool
@@ -152,7 +152,8 @@ class Walker:
             return ()
         question = ctx.record.question
         at = question.get("at") if question else self.request.started_at(ctx)
-        return (Delete(keys.ask(int(at) if isinstance(at, int) else 0, ctx.call.root, self.part, ctx.call.id)),)
+        root, part = keys.split_run_id(ctx.record.run) if ctx.record.run else (ctx.call.root, self.part)
+        return (Delete(keys.ask(at if isinstance(at, int) else 0, root, part, ctx.record.call)),)
 
     async def _write_settled(
         self,

@@ -28,7 +28,7 @@ from gnl_core.gates.policy import Policy
 from gnl_core.gates.recorded import Recorded
 from gnl_core.gates.taint import Taint
 from gnl_core.gates.taint_source import TaintSource
-from gnl_core.gates.verdicts import Gate
+from gnl_core.verdicts import Gate
 
 GATES: tuple[Gate, ...] = (
     OwnerGate(),

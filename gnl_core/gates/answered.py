@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
-from gnl_core.gates.verdicts import PROCEED, CallContext, Deny, State, Suspend, Verdict
+from gnl_core.verdicts import PROCEED, CallContext, Deny, State, Suspend, Verdict
 
 
 class Answered:

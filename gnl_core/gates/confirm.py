@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gnl_core.approvals import Answer
 from gnl_core.gates.answered import refusal
-from gnl_core.gates.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict
+from gnl_core.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict
 
 logger = logging.getLogger("gnl_core.gates.confirm")
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gnl_core.crash import settle_by_answer, settle_by_evidence, settle_by_recover
 from gnl_core.errors import RetryLimitExceededError, RunBusyError, SideEffectRetryBlockedError
-from gnl_core.gates.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
+from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
 
 _DENIED = (
     "A person decided that this call is not run again. Whether its first attempt took effect is not known."  # no claim

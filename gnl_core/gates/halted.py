@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gnl_core.gates.verdicts import BEGINNING, PROCEED, Block, CallContext, State, Verdict
+from gnl_core.verdicts import BEGINNING, PROCEED, Block, CallContext, State, Verdict
 
 
 class Halted:

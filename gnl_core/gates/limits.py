@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from gnl_core import keys
 from gnl_core.errors import GnlError, ToolLoopDetectedError
-from gnl_core.gates.verdicts import PROCEED, Block, CallContext, Reflect, State, Verdict
 from gnl_core.incidents import Incident
 from gnl_core.journal.port import Create
 from gnl_core.limits import loop_count
+from gnl_core.verdicts import PROCEED, Block, CallContext, Reflect, State, Verdict
 
 
 class Limits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gnl_core.errors import IdempotencyOwnerMismatchError
-from gnl_core.gates.verdicts import PROCEED, Block, CallContext, State, Verdict
+from gnl_core.verdicts import PROCEED, Block, CallContext, State, Verdict
 
 
 class OwnerGate:

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from gnl_core.errors import GuardFailedError
 from gnl_core.gates.confirm import held
-from gnl_core.gates.verdicts import PROCEED, Block, CallContext, Deny, Question, State, Suspend, Verdict
 from gnl_core.policy import Allow, GuardCall, GuardVerdict, RequireApproval, read_verdict
+from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Question, State, Suspend, Verdict
 
 
 class Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gnl_core.errors import DivergenceError
-from gnl_core.gates.verdicts import Block, CallContext, Replay, State, Verdict
+from gnl_core.verdicts import Block, CallContext, Replay, State, Verdict
 
 
 class Recorded:

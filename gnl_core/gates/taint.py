@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from gnl_core import keys
 from gnl_core.errors import TaintedSideEffectError
-from gnl_core.gates.verdicts import (
+from gnl_core.incidents import Incident
+from gnl_core.journal.port import Create
+from gnl_core.verdicts import (
     PROCEED,
     Block,
     CallContext,
@@ -17,8 +19,6 @@ from gnl_core.gates.verdicts import (
     Suspend,
     Verdict,
 )
-from gnl_core.incidents import Incident
-from gnl_core.journal.port import Create
 
 
 class Taint:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gnl_core import keys
-from gnl_core.gates.verdicts import BEGINNING, PROCEED, CallContext, Proceed, State, Verdict
 from gnl_core.journal.port import Create, JsonValue, Op
+from gnl_core.verdicts import BEGINNING, PROCEED, CallContext, Proceed, State, Verdict
 
 
 class TaintSource:
