@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from gnl_core import keys
+from gnl_core.approvals import MISSING
 from gnl_core.call import Caller
-from gnl_core.codec import decode
+from gnl_core.codec import decode, encode
+from gnl_core.crash import succeeded
 from gnl_core.errors import ApprovalRequiredError, ConfigError, RefusedError, ToolError
 from gnl_core.journal import get, scan_all
 from gnl_core.journal.port import Applied, Journal, Key, Op, Replace, new_batch
@@ -110,10 +112,12 @@ async def release_failed_claim(
     key: object = None,
     thread_id: str | None = None,
     window: Window = "cross-run",
+    output: Any = MISSING,
 ) -> bool:
-    """Say, as an operator, that recorded work did not happen: its next call begins afresh.
+    """Say, as an operator, what became of recorded work that failed, or whose process is gone.
 
-    Frees a claim that failed, or whose end nobody knows and whose process is gone.
+    Without `output`: it did not happen, and its next call begins afresh. With it: it happened and came to this, and
+    every next call is given it.
 
     Args:
         journal: The store.
@@ -122,11 +126,13 @@ async def release_failed_claim(
         key: What the tool's `idempotency_key` makes of them, if it has one.
         thread_id: Conversation, for the window 'thread'.
         window: Where the record stands: 'cross-run' or 'thread'.
+        output: What the work is known to have come to.
 
     Returns:
-        Whether a claim was freed; False where there is no such record (a warning names those of the same tool).
+        Whether a claim was freed or settled; False where there is no such record (a warning names those of the same tool).
 
     Raises:
+        NotCanonicalError: `output` cannot be stored.
         RefusedError: The work is done, still running, or its record changed meanwhile.
         ConfigError: A window that is not possible here.
     """
@@ -153,8 +159,13 @@ async def release_failed_claim(
             "be freed",
             status=record.status,
         )
-    freed = dataclasses.replace(record, status="released")
-    outcome = await journal.apply((Replace(place, entry.version, freed.to_json()),), batch=new_batch())
+    blob: bytes | None = None
+    if output is MISSING:
+        record = dataclasses.replace(record, status="released")
+    else:
+        encode(output)  # refused before anything is written
+        record, blob = succeeded(record, output, started_at=record.started_at or entry.updated_at, settled_by="person")
+    outcome = await journal.apply((Replace(place, entry.version, record.to_json(), blob),), batch=new_batch())
     if not isinstance(outcome, Applied):
         raise RefusedError(f"the record of {tool_name} changed while it was to be freed; look at it again")
     return True

@@ -88,6 +88,7 @@ def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterat
     parts = {keys.ROOT: keys.ROOT}
     _follow(rows, root, keys.ROOT, new, parts, step=step)
     yield from _taint(rows, root, step, new, parts)
+    works: set[Key] = set()
     for key, entry in rows.items():
         if len(key) < 4 or key[2] not in parts:
             continue
@@ -102,19 +103,20 @@ def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterat
             read_step(entry)
             yield Create(copy, entry.value, entry.blob)
         elif family == "tool" and (part != keys.ROOT or int(key[4]) < step):
-            yield from _call(entry, copy, root, rows)
+            mirror_of = read_call(entry).mirror_of
+            work = keys.decode(mirror_of) if mirror_of else ()
+            if work[:2] == ("run", root) and work in rows:
+                # Work recorded by its arguments within the run: the fork's calls look for it under the fork's own key.
+                moved = ("run", new, *copy[2:3], *work[3:])
+                mirror_of = keys.encode(moved)
+                if moved not in works:  # several calls may stand for it
+                    works.add(moved)
+                    yield from _call(rows[work], moved, root, mirror_of="")
+            yield from _call(entry, copy, root, mirror_of=mirror_of)
 
 
-def _call(entry: Entry, copy: Key, root: str, rows: Mapping[Key, Entry]) -> Iterator[Op]:
+def _call(entry: Entry, copy: Key, root: str, *, mirror_of: str) -> Iterator[Op]:
     record = read_call(entry)
-    work = keys.decode(record.mirror_of) if record.mirror_of else ()
-    if work[:2] == ("run", root) and work in rows:
-        # Work recorded by its arguments within the run: the fork's calls look for it under the fork's own key.
-        moved = ("run", *copy[1:3], *work[3:])
-        record = dataclasses.replace(record, mirror_of=keys.encode(moved))
-        for one in _call(rows[work], moved, root, rows):
-            assert isinstance(one, Create)
-            yield dataclasses.replace(one, if_present="keep")  # several calls may stand for it
     if record.status == "released":
         return
     if record.status in ("running", "in_doubt") or (
@@ -127,7 +129,7 @@ def _call(entry: Entry, copy: Key, root: str, rows: Mapping[Key, Entry]) -> Iter
             run_id=root,
             tool_call_id=record.call,
         )
-    shadow = dataclasses.replace(record, copied_from=keys.run_id_of(root, entry.key[2]))
+    shadow = dataclasses.replace(record, mirror_of=mirror_of, copied_from=keys.run_id_of(root, entry.key[2]))
     yield Create(copy, shadow.to_json(), entry.blob)
 
 
@@ -145,9 +147,7 @@ def _follow(
                 _follow(rows, root, child, new, parts, step=None)
 
 
-def _taint(
-    rows: Mapping[Key, Entry], root: str, step: int, new: str, parts: Mapping[str, str]
-) -> Iterator[Op]:
+def _taint(rows: Mapping[Key, Entry], root: str, step: int, new: str, parts: Mapping[str, str]) -> Iterator[Op]:
     """Copy the mark of untrusted content, unless it came in after the cut."""
     entry = rows.get(keys.taint(root))
     mark = entry.value if entry is not None else None

@@ -6,7 +6,7 @@ from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
 from gnl_core.journal.port import Entry, Key
 from gnl_core.owner import is_dead, read_owner
-from gnl_core.records import CallRecord, read_call
+from gnl_core.records import CallRecord
 from gnl_core.request import Request
 from gnl_core.verdicts import Call, CallContext, State
 
@@ -24,7 +24,7 @@ async def look(request: Request, call: Call) -> CallContext:
     if call.record_key[0] != "run":
         read = await request.journal.get_many([call.record_key])
         entry, request.now = read.entries[0], max(request.now, read.now)
-    record = read_call(entry) if entry is not None else None
+    record = request.record_of(entry) if entry is not None else None
     if record is None or record.status == "released":
         return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
     if record.terminal or _told(request, call, record):

@@ -31,6 +31,7 @@ from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonV
 from gnl_core.limits import Spent
 from gnl_core.options import Options
 from gnl_core.owner import Owner, unregister
+from gnl_core.records import CallRecord, read_call
 from gnl_core.results import Log
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Request:
         self.last_steps: dict[str, int] = {}
         self.bodies = 0
         self.released = False
+        self._records: dict[Key, tuple[int, CallRecord]] = {}
         self._standing: tuple[Op, ...] = ()
         self._beginning: tuple[Op, ...] = ()
         if fence is not None:
@@ -105,6 +107,15 @@ class Request:
                 self.last_steps[part] = max(step, self.last_steps.get(part, -1))
         self.taint = _object(self.rows.get(keys.taint(self.root)))
         self.halt = _object(self.rows.get(keys.halt(self.root)))
+
+    def record_of(self, entry: Entry) -> CallRecord:
+        """Return the call record of a row; each version of it is read once."""
+        known = self._records.get(entry.key)
+        if known is not None and known[0] == entry.version:
+            return known[1]
+        record = read_call(entry)
+        self._records[entry.key] = (entry.version, record)
+        return record
 
     def last_step(self, part: str) -> int:
         """Return the number of the last model step recorded for a run of this request; -1 where there is none."""

@@ -11,7 +11,6 @@ from gnl_core.codec import encode
 from gnl_core.errors import ToolArgumentsError
 from gnl_core.journal.port import Key
 from gnl_core.model.messages import ToolCallPart
-from gnl_core.records import read_call
 from gnl_core.request import Request
 from gnl_core.verdicts import Call
 
@@ -37,7 +36,7 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
         digest = args_hash(part.args)
     else:
         # The row was made of these arguments, unless somebody changed it: then the digest tells.
-        recorded = read_call(known)
+        recorded = request.record_of(known)
         same = recorded.args == part.args and not recorded.mirror_of
         digest = recorded.digest if same else args_hash(part.args)
         if not recorded.terminal:

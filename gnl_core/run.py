@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnl_core import keys
-from gnl_core.admission import Admitted, Approvals, Asked, admit
+from gnl_core.admission import Admitted, Asked, admit
 from gnl_core.closing import close
 from gnl_core.drive import Agent, Drive, Outcome, StopWhen
 from gnl_core.errors import (
@@ -23,6 +23,7 @@ from gnl_core.lock import Heartbeat
 from gnl_core.model.messages import Message, ModelSettings, as_messages
 from gnl_core.model.router import ModelLike, resolve_model
 from gnl_core.options import ApprovalScope, Disclosure, Options, ReplayPolicy
+from gnl_core.passed import Approvals
 from gnl_core.policy import Guard
 from gnl_core.results import DurableResult
 from gnl_core.step import Entry

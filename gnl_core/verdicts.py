@@ -178,10 +178,19 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call does not run, now or ever; the model reads the text."""
+    """The call does not run, now or ever; the model reads the text.
+
+    Attributes:
+        text: What the model reads.
+        incidents: What to note for operators.
+        writes: What goes with the record, for instance the answer that says so.
+        by_person: Whether a person decided it, and not a policy.
+    """
 
     text: str
     incidents: tuple[Incident, ...] = ()
+    writes: tuple[Op, ...] = ()
+    by_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,11 @@ class Walker:
                 return await self._suspend(slot, ctx, verdict)
             case Deny():
                 record = dataclasses.replace(
-                    self._record(ctx, "denied"), text=verdict.text, settled_by="person" if ctx.answer else ""
+                    self._record(ctx, "denied"), text=verdict.text, settled_by="person" if verdict.by_person else ""
                 )
-                return await self._write_settled(slot, ctx, record, None, incidents=verdict.incidents)
+                return await self._write_settled(
+                    slot, ctx, record, None, incidents=verdict.incidents, more=verdict.writes
+                )
             case Reflect():
                 record = dataclasses.replace(self._record(ctx, "reflected"), text=verdict.text)
                 return await self._write_settled(

@@ -22,7 +22,7 @@ class Answered:
             return PROCEED
         assert ctx.record is not None
         question = ctx.record.question or {}
-        return Deny(refusal(ctx.answer, str(question.get("reason", ""))))
+        return Deny(refusal(ctx.answer, str(question.get("reason", ""))), by_person=True)
 
 
 def refusal(answer: Answer, question: str) -> str:

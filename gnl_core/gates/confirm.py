@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
 from gnl_core.gates.answered import refusal
+from gnl_core.records import QuestionKind
 from gnl_core.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict
 
 logger = logging.getLogger("gnl_core.gates.confirm")
@@ -25,7 +27,7 @@ class Confirm:
             return PROCEED
         if ctx.answer is None:
             return Suspend(Question("confirm", self._reason(ctx)))
-        return held(ctx, ctx.answer, self._reason(ctx))
+        return held(ctx, ctx.answer, "confirm", self._reason(ctx))
 
     def _reason(self, ctx: CallContext) -> str:
         confirm, call = ctx.call.tool.confirm, ctx.call
@@ -40,8 +42,10 @@ class Confirm:
         return str(reason) or plain
 
 
-def held(ctx: CallContext, answer: Answer, question: str) -> Verdict:
-    """Rule by an answer that came before its question."""
+def held(ctx: CallContext, answer: Answer, kind: QuestionKind, question: str) -> Proceed | Deny:
+    """Rule by an answer that came before its question, and record it under the question that it answers."""
+    attempt = ctx.record.attempts if ctx.record is not None else 0
+    writes = (ctx.request.answer_op(ctx.call, dataclasses.replace(answer, kind=kind, attempt=attempt)),)
     if not answer.approved:
-        return Deny(refusal(answer, question))
-    return Proceed(claim=(ctx.request.answer_op(ctx.call, answer),))
+        return Deny(refusal(answer, question), writes=writes, by_person=True)
+    return Proceed(claim=writes)

@@ -33,7 +33,7 @@ class Crash:
             if settled is not None:
                 return Replay(*settled, settles=True)
             reason = f" Reason: {ctx.answer.reason}." if ctx.answer.reason else ""
-            return Deny(_DENIED + reason)
+            return Deny(_DENIED + reason, by_person=True)
         again = ctx.answer is not None or not record.side_effect or call.tool.idempotent
         if not again and call.tool.recover is not None:
             found, settled = await settle_by_recover(ctx)
@@ -67,7 +67,11 @@ class Crash:
         if ctx.state is State.RUNNING:
             return self._busy(ctx)
         if ctx.request.fence is None:
-            return Block(self._blocked(ctx, "release_failed_claim(…) says that it did not happen", ""))
+            return Block(
+                self._blocked(
+                    ctx, "release_failed_claim(…) says that it did not happen, with output=… what it came to", ""
+                )
+            )
         question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"
         ways = (
             f"decide(journal, {question!r}, True) runs it once more, False never runs it again, False with output=… "

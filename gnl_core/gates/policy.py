@@ -42,7 +42,7 @@ class Policy:
                 question = reason or f"Policy asks for an approval of {call.tool.name}."
                 if ctx.answer is None:
                     return Suspend(Question("guard", question))
-                return PROCEED if ctx.state is State.ANSWERED else held(ctx, ctx.answer, question)
+                return PROCEED if ctx.state is State.ANSWERED else held(ctx, ctx.answer, "guard", question)
             case _:
                 reason = f" Reason: {verdict.reason}." if verdict.reason else ""
                 return Deny(f"This call is not permitted and did not run.{reason}")

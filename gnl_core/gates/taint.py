@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 from gnl_core import keys
 from gnl_core.errors import TaintedSideEffectError
+from gnl_core.gates.confirm import held
 from gnl_core.incidents import Incident
 from gnl_core.journal.port import Create
 from gnl_core.verdicts import (
@@ -25,10 +27,14 @@ class Taint:
     """Rule on a fresh side effect by `limits.tainted_side_effects`."""
 
     name: ClassVar[str] = "taint"
-    states: ClassVar[frozenset[State]] = frozenset({State.FRESH})
+    states: ClassVar[frozenset[State]] = frozenset({State.FRESH, State.ANSWERED})
 
     async def rule(self, ctx: CallContext) -> Verdict:
-        """Walk the ladder: off, warn, reflect (once), block, suspend."""
+        """Walk the ladder: off, warn, reflect (once), block, suspend.
+
+        A person's yes to this very call, to whatever question, is what reflect and suspend are after. It lifts no
+        block.
+        """
         call, request = ctx.call, ctx.request
         taint, action = request.taint, request.options.limits.tainted_side_effects
         if taint is None or action == "off" or not call.tool.side_effect:
@@ -38,6 +44,8 @@ class Taint:
         noted = (Incident.of(call, "taint-guard", action, message, ctx.now),)
         match action:
             case "warn":
+                return Proceed(incidents=noted)
+            case "reflect" | "suspend" if ctx.state is State.ANSWERED:
                 return Proceed(incidents=noted)
             case "reflect":
                 nudge = keys.nudge(call.root, call.part, call.tool.name, "taint", call.digest)
@@ -60,7 +68,8 @@ class Taint:
                     ),
                     noted,
                 )
-            case _ if ctx.answer is not None and ctx.answer.approved:
-                return Proceed(claim=(request.answer_op(call, ctx.answer),), incidents=noted)
             case _:
-                return Suspend(Question("taint", f"{message}. Run it?"), noted)
+                question = f"{message}. Run it?"
+                if ctx.answer is None:
+                    return Suspend(Question("taint", question), noted)
+                return dataclasses.replace(held(ctx, ctx.answer, "taint", question), incidents=noted)
