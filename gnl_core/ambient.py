@@ -129,7 +129,8 @@ async def release_failed_claim(
         output: What the work is known to have come to.
 
     Returns:
-        Whether a claim was freed or settled; False where there is no such record (a warning names those of the same tool).
+        Whether a claim was freed or settled; False where there is no such record (a warning names those of
+        the same tool).
 
     Raises:
         NotCanonicalError: `output` cannot be stored.

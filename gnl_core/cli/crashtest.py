@@ -43,7 +43,7 @@ def crashtest(
     cannot be used.
     """
     function = load(scenario)
-    from gnl_core.testing.crashtest import crashtest as run_crashtest  # noqa: PLC0415 - help must not wait for it
+    from gnl_core.testing.matrix import crashtest as run_crashtest  # noqa: PLC0415 - help must not wait for it
 
     complain(f"killing {scenario}; this may take some seconds")
     report = run_crashtest(function, folder=folder, kills=kills, jobs=jobs, child_timeout=timeout)

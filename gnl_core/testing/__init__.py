@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gnl_core.testing.crash_drive import refuse as refuse
     from gnl_core.testing.crash_report import CrashReport as CrashReport
     from gnl_core.testing.crash_report import PointResult as PointResult
-    from gnl_core.testing.crashtest import crashtest as crashtest
     from gnl_core.testing.effects import EffectLog as EffectLog
     from gnl_core.testing.faulty import Fault as Fault
     from gnl_core.testing.faulty import FaultyJournal as FaultyJournal
+    from gnl_core.testing.matrix import crashtest as crashtest
     from gnl_core.testing.scripted import Call as Call
     from gnl_core.testing.scripted import RaiseOnce as RaiseOnce
     from gnl_core.testing.scripted import ScriptedModel as ScriptedModel
@@ -29,7 +29,7 @@ _HOMES = {
     "gnl_core.testing.conformance": ("JournalConformance",),
     "gnl_core.testing.crash_drive": ("by_witness", "nobody", "nobody_in_doubt", "refuse"),
     "gnl_core.testing.crash_report": ("CrashReport", "PointResult"),
-    "gnl_core.testing.crashtest": ("crashtest",),
+    "gnl_core.testing.matrix": ("crashtest",),
     "gnl_core.testing.effects": ("EffectLog",),
     "gnl_core.testing.faulty": ("Fault", "FaultyJournal"),
     "gnl_core.testing.scripted": ("Call", "RaiseOnce", "ScriptedModel", "raise_once"),

@@ -200,6 +200,16 @@ class BatchCases(JournalCase):
             assert await value(journal, *A) == 2
             assert (await refused(journal, Replace(A, first.version, 2))).found is not None
 
+    async def test_a_create_that_was_kept_or_written_says_the_same_again(self) -> None:
+        """`kept` names the rows of others, never the batch's own."""
+        async with self.opened() as journal:
+            await write(journal, Create(A, "old"))
+            ops = [Create(A, "new", if_present="keep"), Create(B, "new", if_present="keep")]
+            first = await write(journal, *ops, batch=8)
+            again = await write(journal, *ops, batch=8)
+            assert (first.kept, again.kept) == ((0,), (0,))
+            assert first.version == again.version
+
     async def test_a_refused_batch_may_be_sent_again_under_its_tag(self) -> None:
         """It wrote nothing, so it is no done batch."""
         async with self.opened() as journal:

@@ -8,7 +8,7 @@ import pytest
 
 from gnl_core.errors import ConfigError
 from gnl_core.testing.crash_report import CrashReport, PointResult
-from gnl_core.testing.crashtest import crashtest, load_scenario
+from gnl_core.testing.matrix import crashtest, load_scenario
 
 
 def test_an_agent_without_a_journal_is_found_out(lab, place):
