@@ -53,6 +53,31 @@ async def test_a_batch_that_fails_spoils_no_other_of_its_transaction(tmp_path):
         assert isinstance(results[6], Refused)
 
 
+async def test_an_organisation_that_was_undone_is_made_anew(tmp_path):
+    async with SqliteStorage(tmp_path / "journal.db") as storage:
+        journal, scoped = storage.runs, storage.runs.scoped("org")
+        await journal.apply([Create(("old",), 1)], batch=new_batch())
+        storage._engine.writer._rows.connection.execute("UPDATE gnl_rows SET value='{broken'")
+        gate = storage._engine.writer._gate
+        gate.acquire()
+        first = asyncio.create_task(journal.apply([Create(("x",), 1)], batch=new_batch()))
+        await asyncio.sleep(0)
+        # All of these become one transaction, which the last one spoils after the first two have been written.
+        rest = asyncio.gather(
+            scoped.apply([Create(("a",), 1)], batch=new_batch()),
+            scoped.apply([Create(("b",), 1)], batch=new_batch()),
+            journal.apply([Create(("old",), 2)], batch=new_batch()),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+        gate.release()
+        await first
+        assert [type(result).__name__ for result in await rest] == ["Applied", "Applied", "StoreCorruptError"]
+        assert await journal.scopes() == ["", "org"]
+        async with SqliteStorage(tmp_path / "journal.db") as other:
+            assert len((await other.runs.scoped("org").scan(())).entries) == 2
+
+
 def test_one_store_serves_many_loops_at_once(tmp_path):
     with SqliteStorage(tmp_path / "journal.db") as storage:
         barrier = threading.Barrier(4)

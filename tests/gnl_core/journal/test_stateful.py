@@ -56,6 +56,11 @@ class Stores(RuleBasedStateMachine):
         self.tag = 0
         self.last = None
         self.rows = {}
+        self.move_both(0)
+
+    def move_both(self, seconds):
+        self.seconds = max(0.0, self.seconds + seconds)
+        self.both("", lambda journal: journal.now())
 
     def teardown(self):
         self.runner.run(self.file.aclose())
@@ -132,11 +137,10 @@ class Stores(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(-5, 5))
     def move_the_clock(self, seconds):
-        self.seconds = max(0.0, self.seconds + seconds)
+        self.move_both(seconds)
 
     @rule()
     def open_the_file_again(self):
-        self.both("", lambda journal: journal.now())
         self.runner.run(self.file.aclose())
         self.file = SqliteStorage(f"{self.folder.name}/journal.db", clock=lambda: self.seconds)
         # A new object knows the times that were written, not those that were only told.
