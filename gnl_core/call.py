@@ -57,31 +57,30 @@ class Caller:
             asyncio.CancelledError: The caller was cancelled; what was running is recorded as in doubt.
         """
         slots = [Slot(part) for part in parts]
-        for position, slot in enumerate(slots):
-            await self.begin(slot, step, position)
-        bodies = [slot for slot in slots if slot.claim is not None or slot.waits]
-        if bodies:
-            if self.pending:
-                await self._flush(slots)
-            if len(bodies) == 1:
-                await self.finish(bodies[0])
-            else:
-                results = await asyncio.gather(*(self.finish(slot) for slot in bodies), return_exceptions=True)
-                for result in results:
-                    if isinstance(result, BaseException):
-                        raise result
+        try:
+            for position, slot in enumerate(slots):
+                await self.begin(slot, step, position)
+            bodies = [slot for slot in slots if slot.claim is not None or slot.waits]
+            if bodies and self.pending:
+                # The step is recorded before a harmless body acts on it.
+                await self.request.write((), pending=self.pending, begins=True)
+            await self._finish_all(bodies)
+        except BaseException:
+            for slot in slots:
+                await self.walker.unclaim(slot)  # what was claimed and whose body was never entered
+            raise
         for slot in slots:
             self.account(slot, step)
         return slots
 
-    async def _flush(self, slots: Sequence[Slot]) -> None:
-        """Record the step before a harmless body acts on it."""
-        try:
-            await self.request.write((), pending=self.pending, begins=True)
-        except (GnlError, asyncio.CancelledError):
-            for slot in slots:
-                await self.walker.unclaim(slot)
-            raise
+    async def _finish_all(self, bodies: Sequence[Slot]) -> None:
+        if len(bodies) == 1:
+            await self.finish(bodies[0])
+        elif bodies:
+            results = await asyncio.gather(*(self.finish(slot) for slot in bodies), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
 
     # Begin ---------------------------------------------------------------------------------------------------------
 
@@ -98,13 +97,21 @@ class Caller:
                 self._unusable(slot, key, self._no_such_tool(part) if tool is None else self._no_object(part))
                 return
             slot.call = resolve(self.request, self.part, part, tool, (step, position))
-            await self.walker.walk(slot)
+            await self._walk(slot)
         except (ToolArgumentsError, NotCanonicalError) as error:
             self._unusable(slot, key, error)
         except (RunFencedError, asyncio.CancelledError):
             raise
         except GnlError as error:
             slot.error, slot.status = error, "blocked"
+
+    async def _walk(self, slot: Slot) -> None:
+        """Walk a call and count it as begun before any other walks, so that parallel ones pass no limit together."""
+        async with self.request.walking:
+            await self.walker.walk(slot)
+            if not slot.counted and (slot.claim is not None or _counts(slot)):
+                slot.counted = True
+                self.request.begun += 1
 
     def _no_such_tool(self, part: ToolCallPart) -> ToolArgumentsError:
         names = ", ".join(sorted(self.tools)) or "none"
@@ -147,8 +154,10 @@ class Caller:
             if slot.claim is not None:
                 await self.executor.execute(slot, slot.claim)
         except (RunFencedError, asyncio.CancelledError):
+            await self.walker.unclaim(slot)
             raise
         except GnlError as error:
+            await self.walker.unclaim(slot)
             slot.error, slot.status = error, "blocked"
             # A sub-agent's questions travel on its error: they are this request's, too.
             slot.interrupts = (*slot.interrupts, *getattr(error, "interrupts", ()))
@@ -159,16 +168,18 @@ class Caller:
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.2)
             slot.waits = False
-            await self.walker.walk(slot)
+            await self._walk(slot)
 
     def account(self, slot: Slot, step: int) -> None:
         """Count a call where it stands, in model order, and tell of it."""
         record, listener = slot.record, self.request.options.listener
-        if record is not None and not record.copied_from and slot.call is not None:
-            if record.status == "succeeded":
+        if slot.counted:
+            slot.counted = False
+            self.request.begun -= 1
+        if _counts(slot):
+            self.request.spent = self.request.spent.with_call()
+            if record is not None and slot.call is not None and record.status == "succeeded":
                 self.request.history.append((record.tool, slot.call.args_digest))
-            if record.status == "succeeded" or (record.status == "failed" and record.side_effect):
-                self.request.spent = self.request.spent.with_call()
         for interrupt in slot.interrupts:
             tell(
                 listener,
@@ -183,6 +194,14 @@ class Caller:
             )
         if slot.message is not None and listener is not None:
             tell(listener, event_of(slot, self.run, "tool-finished"))
+
+
+def _counts(slot: Slot) -> bool:
+    """Whether a settled call is one that the run has made."""
+    record = slot.record
+    if record is None or record.copied_from or slot.call is None:
+        return False
+    return record.status == "succeeded" or (record.status == "failed" and record.side_effect)
 
 
 def _kept(args: Mapping[str, JsonValue] | None) -> Mapping[str, JsonValue]:

@@ -65,6 +65,8 @@ class Request:
         warnings: What the caller should read; also logged.
         held: Answers that came before their question, by the names they were passed under.
         unused: Those of them that no call has met.
+        walking: Held while a call walks the gates: one at a time, sub-agents' calls too.
+        begun: Calls that were let begin and are not in `spent` yet.
         bodies: Bodies in threads that nobody waits for any more.
     """
 
@@ -88,6 +90,8 @@ class Request:
         self.warnings: list[str] = []
         self.held: dict[str, Answer] = {}
         self.unused: set[str] = set()
+        self.walking = asyncio.Lock()
+        self.begun = 0
         self.last_steps: dict[str, int] = {}
         self.bodies = 0
         self.released = False
@@ -186,7 +190,7 @@ class Request:
         batch = (*guard, *put_off, *ops)
         written = False
         try:
-            outcome = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
+            outcome, cancelled = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
             written = isinstance(outcome, Applied)
         finally:
             if put_off and pending is not None and not written:
@@ -194,6 +198,9 @@ class Request:
         self.now = max(self.now, outcome.now)
         if isinstance(outcome, Applied):
             self._note(batch, outcome)
+        if cancelled is not None:
+            raise cancelled
+        if isinstance(outcome, Applied):
             return outcome
         if guard and outcome.op == 0:
             raise self.fenced_error()
@@ -214,11 +221,19 @@ class Request:
             run_id=self.root,
         )
 
-    async def _send(self, ops: Sequence[Op], tries: int) -> Applied | Refused:
-        batch = new_batch()
+    async def _send(self, ops: Sequence[Op], tries: int) -> tuple[Applied | Refused, asyncio.CancelledError | None]:
+        """Send a batch until its outcome is known; a cancellation that came meanwhile is returned with it.
+
+        Whoever was cancelled must know what stands: a claim is to be taken back, a record not to be written twice.
+        """
+        batch, cancelled = new_batch(), None
         for attempt in range(1, tries + 1):
             try:
-                return await self.journal.apply(ops, batch=batch)
+                return await self.journal.apply(ops, batch=batch), cancelled
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if attempt == tries:
+                    raise
             except (TypeError, ValueError) as error:
                 raise NotCanonicalError(f"nothing was written of run {self.root}: {error}", run_id=self.root) from error
             except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:

@@ -34,6 +34,9 @@ class Slot:
         origin: Whose work was read: this very call's, or other work's.
         interrupts: Questions that wait: its own, or those of the run it drives.
         error: Why it did not run, or what went wrong with its record.
+        claim: That it may run now.
+        waits: Whether somebody else is at the same work.
+        counted: Whether it is among the request's calls that have begun.
     """
 
     part: ToolCallPart
@@ -48,6 +51,7 @@ class Slot:
     error: BaseException | None = None
     claim: Claim | None = None
     waits: bool = False
+    counted: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class Claim:
     first: bool
     finish: tuple[Finish, ...] = ()
     context: CallContext | None = field(default=None, repr=False)
+    entered: bool = False  # whether the body began: a claim whose body never did is taken back
 
 
 DriveChild = Callable[[Call], Awaitable["str | tuple[Interrupt, ...]"]]

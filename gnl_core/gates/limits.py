@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 from gnl_core import keys
@@ -27,7 +28,8 @@ class Limits:
             count = loop_count(request.history, call.tool.name, call.args_digest)
             if count >= loop.max_repeats:
                 return self._loop(ctx, count, loop.on_repeat)
-        error = request.spent.check(limits, calling=True)
+        spent = dataclasses.replace(request.spent, tool_calls=request.spent.tool_calls + request.begun)
+        error = spent.check(limits, calling=True)
         return PROCEED if error is None else self._block(ctx, str(error.detail.get("kind", "limit")), error)
 
     def _loop(self, ctx: CallContext, count: int, action: str) -> Verdict:
