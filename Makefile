@@ -12,16 +12,25 @@ BENCH ?=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run table exam train test check bench bench-durable clean
+.PHONY: run demo matrix table exam train test check bench bench-durable clean
 
 # --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
 EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
 
 # The main job on real input: calibration, two blind exams, the comparison.
-run: table exam
+run: demo table exam
 	@echo
 	@echo "Reports a person reads: $(OUT)/calibration.html, $(OUT)/local.html, $(OUT)/ladder.html, $(OUT)/comparison.html"
 	@test ! -e $(OUT)/gnl-judge-cert.json || echo "The certificate of builtin:local: $(OUT)/gnl-judge-cert.json"
+
+demo: $(VENV)/.installed-qualify
+	@echo "== A process is killed right after it charged a card, and the work is driven again"
+	@$(PY) examples/no_double_charge.py
+	@echo
+
+# Kills some hundreds of processes and counts what happened; `gnl crashtest` does the same to an agent of your own.
+matrix: $(VENV)/.installed-test
+	@$(PY) benchmarks/kill_matrix.py
 
 table: $(VENV)/.installed-qualify
 	@mkdir -p $(OUT)
