@@ -58,15 +58,18 @@ class GivenUp:
     Attributes:
         cause: Why.
         ended: Whether it is known to have ended.
+        began: Whether it began at all; if not, it never will.
     """
 
     cause: Literal["timeout", "cancelled"]
     ended: bool
+    began: bool = True
 
 
 Ending: TypeAlias = Returned | Raised | GivenUp
-Late: TypeAlias = Callable[[Returned | Raised], Awaitable[None]]
-"""What to do with the end of a body that had been given up; awaited in whatever event loop is at hand."""
+Late: TypeAlias = Callable[[Returned | Raised | None], Awaitable[None]]
+"""What to do with the end of a body that had been given up, None where it came to nothing; awaited in whatever event
+loop is at hand."""
 
 
 async def run_body(
@@ -76,36 +79,51 @@ async def run_body(
 
     A cancellation is told as `GivenUp('cancelled')`, so that the caller can record it; it is the caller's to raise on.
     """
-    if not tool.is_async:
-        return await _in_thread(tool, arguments, context, timeout_s, late)
-    if timeout_s is None:
-        try:
-            return Returned(await tool.invoke(arguments, context))
-        except asyncio.CancelledError:
-            context.cancelled.set()
-            return GivenUp("cancelled", ended=True)
-        except BaseException as error:
-            return Raised(error)
-    return await _within(tool, arguments, context, timeout_s, late)
+    if tool.is_async:
+        return await _on_loop(lambda: tool.invoke(arguments, context), context, timeout_s, late)
+    ending = await _in_thread(tool, arguments, context, timeout_s, late)
+    if isinstance(ending, Returned) and isinstance(ending.value, Awaitable):
+        # A plain function may return an awaitable: it is awaited where the loop is.
+        rest = ending.value
+        return await _on_loop(lambda: rest, context, timeout_s, late)
+    return ending
 
 
-async def _within(
-    tool: Tool, arguments: Mapping[str, object], context: Context, timeout_s: float, late: Late
+async def _on_loop(
+    start: Callable[[], Awaitable[object]], context: Context, timeout_s: float | None, late: Late
 ) -> Ending:
+    if timeout_s is not None:
+        return await _within(start, context, timeout_s, late)
+    try:
+        return Returned(await start())
+    except asyncio.CancelledError:
+        context.cancelled.set()
+        return GivenUp("cancelled", ended=True)
+    except BaseException as error:
+        return Raised(error)
+
+
+async def _within(start: Callable[[], Awaitable[object]], context: Context, timeout_s: float, late: Late) -> Ending:
+    began = False
+
     async def body() -> Returned | Raised:
+        nonlocal began
+        began = True
         try:
-            return Returned(await tool.invoke(arguments, context))
+            return Returned(await start())
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             return Raised(error)
 
     task = asyncio.ensure_future(body())
-    cause: Literal["timeout", "cancelled"] = "timeout"
+    cause: Literal["timeout", "cancelled"] = "cancelled"
     try:
         await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            cause = "timeout"
     except asyncio.CancelledError:
-        cause = "cancelled"
+        pass
     if not task.done():
         context.cancelled.set()
         task.cancel()
@@ -113,7 +131,7 @@ async def _within(
     if not task.done():
         _watch(task, late)
         return GivenUp(cause, ended=False)
-    return GivenUp(cause, ended=True) if task.cancelled() else task.result()
+    return GivenUp(cause, ended=True, began=began) if task.cancelled() else task.result()
 
 
 async def _patiently(tasks: set[asyncio.Task[Any]]) -> None:
@@ -128,9 +146,12 @@ _left: set[asyncio.Task[Any]] = set()
 
 def _watch(task: asyncio.Task[Returned | Raised], late: Late) -> None:
     async def watch() -> None:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            await late(task.result())
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                continue  # the loop is being closed, which waits for the body as well: its end is still worth keeping
+        await late(None if task.cancelled() else task.result())
 
     watcher = asyncio.ensure_future(watch())
     _left.add(watcher)
@@ -146,12 +167,15 @@ class _Thread:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.future: asyncio.Future[Returned | Raised] = loop.create_future()
+        self.began = False
         self._lock = threading.Lock()
         self._given_up = False
         self._ended: Returned | Raised | None = None
 
     def run(self, call: Callable[[], Any], late: Late) -> None:
         """Run in the thread."""
+        if not self._begin():
+            return  # it waited for a thread for so long that nobody waits for it any more
         try:
             ending: Returned | Raised = Returned(call())
         except BaseException as error:
@@ -166,9 +190,14 @@ class _Thread:
                 given_up = True
         if given_up:
             try:
-                asyncio.run(late(ending))  # type: ignore[arg-type] # a coroutine
+                asyncio.run(late(_unawaited(ending)))  # type: ignore[arg-type] # a coroutine
             except Exception:
                 logger.exception("what a tool's body returned late could not be kept")
+
+    def _begin(self) -> bool:
+        with self._lock:
+            self.began = not self._given_up
+            return self.began
 
     def give_up(self) -> Returned | Raised | None:
         """Stop waiting; return the end if it came first."""
@@ -200,17 +229,17 @@ async def _in_thread(
     except asyncio.CancelledError:
         cause = "cancelled"
     else:
-        return await _awaited(ending)
+        return ending
     context.cancelled.set()
     ended = thread.give_up()
-    return GivenUp(cause, ended=False) if ended is None else await _awaited(ended)
+    return GivenUp(cause, ended=not thread.began, began=thread.began) if ended is None else ended
 
 
-async def _awaited(ending: Returned | Raised) -> Returned | Raised:
-    # A plain function may return an awaitable: it is awaited where the loop is.
+def _unawaited(ending: Returned | Raised) -> Returned | Raised | None:
+    """Return a late end; nothing where the body gave an awaitable that nobody is there to await."""
     if isinstance(ending, Returned) and isinstance(ending.value, Awaitable):
-        try:
-            return Returned(await ending.value)
-        except Exception as error:
-            return Raised(error)
+        close = getattr(ending.value, "close", None)
+        if close is not None:
+            close()
+        return None
     return ending

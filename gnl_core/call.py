@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnl_core import keys
-from gnl_core.crash import output_of
 from gnl_core.errors import GnlError, NotCanonicalError, RunFencedError, ToolArgumentsError
 from gnl_core.events import Event, tell
 from gnl_core.execute import Executor
@@ -23,7 +22,7 @@ from gnl_core.records import CallRecord, read_call
 from gnl_core.request import Request
 from gnl_core.resolve import resolve
 from gnl_core.slots import DriveChild, Slot, event_of, gap, settle, step_of
-from gnl_core.walk import Walker
+from gnl_core.walk import Walker, settle_recorded
 
 if TYPE_CHECKING:
     from gnl_core.tools import Tool
@@ -126,7 +125,7 @@ class Caller:
         known = self.request.rows.get(key)
         if known is not None:
             record = read_call(known)
-            settle(slot, record, output_of(record, known.blob), replayed=True)
+            settle_recorded(slot, record, known.blob, key)
             return
         if slot.part.id and self.request.last_step(self.part) > step_of(slot.part.id):
             slot.error, slot.status = gap(self.run, slot.part.id), "blocked"

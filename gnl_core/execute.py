@@ -8,11 +8,12 @@ import logging
 from collections.abc import Sequence
 
 from gnl_core import keys
-from gnl_core.body import GivenUp, Raised, Returned, run_body
+from gnl_core.body import Ending, GivenUp, Raised, Returned, run_body
 from gnl_core.crash import ask, context_of, output_of, succeeded
 from gnl_core.errors import (
     ConfigError,
     EffectNotRecordedError,
+    GnlError,
     JournalError,
     NotPerformedError,
     ResultNotRepresentableError,
@@ -65,25 +66,49 @@ class Executor:
                 return
         timeout = tool.timeout if tool.timeout is not None else self.request.options.timeouts.tool
 
-        async def late(ending: Returned | Raised) -> None:
+        async def late(ending: Returned | Raised | None) -> None:
             try:
-                await self._keep_evidence(claim, call, ending)
+                if ending is not None:
+                    await self._keep_evidence(claim, call, ending)
             finally:
                 self.request.body_ended()
 
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task is not None else 0
+        claim.entered = True
         ending = await run_body(tool, call.arguments, context, timeout, late)
+        await self._record(slot, claim, ending, timeout)
+        if task is not None and task.cancelling() > cancels:
+            # The body went on in spite of it, or ended in the same moment: its end is recorded, and the run stops.
+            raise asyncio.CancelledError
+
+    async def _record(self, slot: Slot, claim: Claim, ending: Ending, seconds: float | None) -> None:
         match ending:
+            case GivenUp(began=False):
+                claim.entered = False
+                await self._never_began(slot, ending.cause, seconds)
             case Returned(value):
                 await self._record_success(slot, claim, value)
             case Raised(error) if isinstance(error, Exception):
                 await self._record_failure(slot, claim, error)
             case Raised(error):
-                await self._record_doubt(slot, claim, "interrupted", ended=True)
+                await self._note_doubt(slot, claim, "interrupted", ended=True)
                 raise error
             case GivenUp(cause, ended):
                 if not ended:
                     self.request.body_left()
-                await self._record_given_up(slot, claim, cause, ended=ended, seconds=timeout)
+                await self._record_given_up(slot, claim, cause, ended=ended, seconds=seconds)
+
+    async def _never_began(self, slot: Slot, cause: str, seconds: float | None) -> None:
+        if cause == "cancelled":
+            raise asyncio.CancelledError
+        raise StepTimeoutError(
+            f"{slot.part.name} (call {slot.part.id} of run {self.run}) did not begin within {seconds or 0:g} s, since "
+            "every thread was taken; it has not run. Drive the run again",
+            run_id=self.run,
+            tool_call_id=slot.part.id,
+            tool=slot.part.name,
+        )
 
     async def _execute_child(self, slot: Slot, claim: Claim) -> None:
         assert slot.call is not None
@@ -164,7 +189,7 @@ class Executor:
         assert call is not None
         if cause == "cancelled":
             if call.tool.side_effect:
-                await self._record_doubt(slot, claim, cause, ended=ended)
+                await self._note_doubt(slot, claim, cause, ended=ended)
             raise asyncio.CancelledError
         message = f"{call.tool.name} took longer than {seconds or 0:g} s"
         if not call.tool.side_effect:
@@ -185,6 +210,13 @@ class Executor:
             question=question.question,
         )
 
+    async def _note_doubt(self, slot: Slot, claim: Claim, cause: str, *, ended: bool) -> None:
+        """Record a doubt beside what is raised anyway; unrecorded, the call is left 'running' by a dead owner."""
+        try:
+            await self._record_doubt(slot, claim, cause, ended=ended)
+        except GnlError:
+            logger.exception("that call %s of run %s is in doubt could not be recorded", slot.part.id, self.run)
+
     async def _record_doubt(self, slot: Slot, claim: Claim, cause: str, *, ended: bool) -> CallRecord:
         call = slot.call
         assert call is not None
@@ -192,8 +224,10 @@ class Executor:
         slot.status = "in_doubt"
         if claim.entry is None:
             return record
-        op = Replace(call.record_key, claim.entry.version, record.to_json())
-        await self.request.write((op,), pending=self.pending, terminal=True)
+        ops: list[Op] = [Replace(call.record_key, claim.entry.version, record.to_json())]
+        if call.tool.args_mode and self.request.fence is not None:
+            ops.append(mirror(self.part, call, record, None))
+        await self.request.write(ops, pending=self.pending, terminal=True)
         return record
 
     async def _write_terminal(

@@ -109,6 +109,12 @@ class Request:
             if len(entry.key) == 5 and entry.key[3] == "model":
                 part, step = entry.key[2], int(entry.key[4])
                 self.last_steps[part] = max(step, self.last_steps.get(part, -1))
+            elif len(entry.key) == 4 and entry.key[3] == "head":
+                # A completed run recorded all its steps: one that is missing at its end is a gap, too.
+                part, head = entry.key[2], _object(entry) or {}
+                steps = head.get("steps")
+                if head.get("status") == "completed" and type(steps) is int:
+                    self.last_steps[part] = max(steps - 1, self.last_steps.get(part, -1))
         self.taint = _object(self.rows.get(keys.taint(self.root)))
         self.halt = _object(self.rows.get(keys.halt(self.root)))
 
@@ -253,7 +259,7 @@ class Request:
                 continue
             key = op.key
             match key[3] if key[0] == "run" and len(key) > 3 else "":
-                case "tool" | "args" | "nudge" if not hasattr(op, "by"):
+                case "tool" | "args" | "nudge" | "body" | "cfg" if not hasattr(op, "by"):
                     before = self.rows.get(key)
                     value: JsonValue = getattr(op, "value", None)
                     self.rows[key] = Entry(

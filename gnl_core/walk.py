@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnl_core import keys
-from gnl_core.crash import output_of
-from gnl_core.errors import DoubtError, GnlError, SideEffectRetryBlockedError
+from gnl_core.codec import decode
+from gnl_core.crash import output_of, unreadable_output
+from gnl_core.errors import DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
 from gnl_core.incidents import Incident, incident_op
 from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Refused, Replace
@@ -41,6 +42,21 @@ WALKS = 5
 """How often a call walks again because somebody else wrote its record meanwhile."""
 
 _CLAIM_TTL_S = 30.0
+
+
+def settle_recorded(slot: Slot, record: CallRecord, blob: bytes | None, key: Key) -> None:
+    """Take a record that stands in the journal as the end of a call.
+
+    Raises:
+        StoreCorruptError: Its result is none that this library wrote.
+    """
+    output = output_of(record, blob, key)
+    try:
+        if isinstance(output, dict | list):
+            decode(output)
+        settle(slot, record, output, replayed=True)
+    except NotCanonicalError as error:
+        raise unreadable_output(record, key, str(error)) from None
 
 
 class Walker:
@@ -120,7 +136,7 @@ class Walker:
     def _replay(self, slot: Slot, ctx: CallContext, verdict: Replay) -> None:
         record = verdict.record
         slot.origin = "self" if record.call == ctx.call.id and record.run in ("", ctx.call.run) else "window"
-        settle(slot, record, output_of(record, verdict.blob), replayed=True)
+        settle_recorded(slot, record, verdict.blob, ctx.call.record_key)
         shadow = keys.tool(ctx.call.root, self.part, ctx.call.step, ctx.call.position)
         if ctx.call.tool.args_mode and self.request.fence is not None and shadow not in self.request.rows:
             self.pending.append(mirror(self.part, ctx.call, record, verdict.blob))
@@ -279,15 +295,17 @@ class Walker:
     async def release_claim(self, ctx: CallContext) -> None:
         """Take back a claim whose body was never entered, if it was written at all."""
         found = (await self.request.journal.get_many([ctx.call.record_key])).entries[0]
-        if found is None or read_call(found).status != "running" or read_call(found).fence != self.request.fence:
+        if found is None or read_call(found).status != "running" or read_call(found).owner != self.request.owner_json:
             return
         await self._restore(ctx, found.version)
 
     async def unclaim(self, slot: Slot) -> None:
         """Take back a claim of a step whose bodies are not going to run."""
         claim = slot.claim
-        if claim is None or claim.entry is None or claim.context is None or claim.entry.value is not None:
+        if claim is None or claim.entered or claim.entry is None or claim.context is None:
             return
+        if claim.entry.value is not None:
+            return  # nothing was claimed: a harmless tool
         slot.claim = None
         try:
             await self._restore(claim.context, claim.entry.version)
@@ -295,9 +313,9 @@ class Walker:
             logger.warning("call %s of run %s could not be released; it is in doubt", slot.part.id, self.run)
 
     async def _restore(self, ctx: CallContext, version: int) -> None:
-        before: JsonValue
-        if ctx.record is not None and ctx.entry is not None:
-            before = ctx.entry.value
-        else:
-            before = self._record(ctx, "released").to_json()
-        await self.request.write((Replace(ctx.call.record_key, version, before),))
+        call, record = ctx.call, ctx.record or self._record(ctx, "released")
+        before: JsonValue = ctx.entry.value if ctx.entry is not None else record.to_json()
+        ops: list[Op] = [Replace(call.record_key, version, before)]
+        if call.tool.args_mode and self.request.fence is not None:
+            ops.append(mirror(self.part, call, record, None))
+        await self.request.write(ops)
