@@ -22,6 +22,9 @@ Stamp: TypeAlias = tuple[int, int]
 MAX_TAG = (1 << 63) - 1
 """Largest tag of a batch."""
 
+MAX_BYTES = 900_000_000
+"""Most bytes of a row's value and blob together: SQLite takes no row of 1,000,000,000."""
+
 
 @dataclass(slots=True)
 class Step:
@@ -140,6 +143,8 @@ def _writing(kind: Kind, op: Create | Replace | Put, want: int | str | None) -> 
             raise TypeError(f"the blob for {name} is {type(blob).__name__}, must be bytes")
         blob = bytes(blob)
         size += len(blob)
+    if size > MAX_BYTES:
+        raise ValueError(f"the value and blob for {name} have {size} bytes, at most {MAX_BYTES} are possible")
     return Step(kind, name, op.key, want, text, blob, None, size)
 
 
@@ -295,7 +300,8 @@ def span(
             high = min(high, name)
         else:
             low = max(low, name + "!")  # before every longer key, since '!' precedes all characters of one
-    return Span(own, low, high, newer_than, reverse, limit, max_bytes, blobs)
+    newer_than = max(0, min(newer_than, MAX_TAG))
+    return Span(own, low, high, newer_than, reverse, min(limit, MAX_TAG), max_bytes, blobs)
 
 
 def check_limit(limit: int) -> None:

@@ -235,8 +235,6 @@ def translate(error: sqlite3.Error, target: Target, *, committing: bool = False)
         return StoreUnknownError(
             f"{where} broke off while it wrote ({name}): the batch may or may not be there; send it again", **facts
         )
-    if "decode" in str(error).lower() or isinstance(error, sqlite3.DataError):
-        return StoreCorruptError(f"a row of {where} cannot be read ({error}); run `gnl doctor`", **facts)
     return StoreUnavailableError(f"{where} cannot be used ({name}: {error}); nothing was written", **facts)
 
 

@@ -116,7 +116,7 @@ class Rows:
             for (org,) in self.select(
                 "SELECT org FROM gnl_scopes s WHERE org>? AND EXISTS"
                 " (SELECT 1 FROM gnl_rows r WHERE r.scope_id=s.scope_id) ORDER BY org LIMIT ?",
-                (after or "", limit),
+                (after or "", min(limit, 1 << 62)),
             )
         ]
         return found[:limit]

@@ -162,8 +162,11 @@ class Worker(Generic[_RowsT]):
         ending = False
         while not ending:
             jobs, ending = _take(self._queue)
-            if jobs:
+            try:
                 _deliver(self._answer(jobs))
+            except BaseException as error:
+                # Whatever it is, somebody waits: a thread that died silently would hang them all.
+                _deliver([(job, None, error) for job in jobs])
             del jobs  # a thread that waits must not keep alive what the last call wrote
         with self._gate:
             self._drop()
@@ -249,7 +252,7 @@ class Writer(Worker[WriteRows]):
     rows_type = WriteRows
 
     def _answer(self, jobs: list[Job]) -> list[Outcome]:
-        outcomes = self._retry(self._attempt, jobs)
+        outcomes = self._retry(self._attempt, jobs) if jobs else []
         if not outcomes:
             outcomes = [self._retry(self._attempt, [job])[0] for job in jobs]
         return outcomes

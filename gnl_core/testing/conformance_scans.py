@@ -127,6 +127,12 @@ class ScanCases(JournalCase):
                     await journal.scan((), limit=limit, max_bytes=max_bytes)
             with raises(IdInvalidError):
                 await journal.scan(("a", ""))
+            await write(journal, Put(("a",), 1))
+            huge = 1 << 70
+            assert keys_of(await journal.scan((), limit=huge, max_bytes=huge, newer_than=-huge)) == [("a",)]
+            assert keys_of(await journal.scan((), newer_than=huge)) == []
+            assert list(await journal.scopes(limit=huge)) == [""]
+            assert await journal.delete_prefix(("a",), limit=huge) == 1
 
     async def test_delete_prefix_is_bounded_and_whole(self) -> None:
         """At most `limit` rows a call, until it returns 0; nothing beside the prefix goes, counters do."""
