@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, cast
 
@@ -13,20 +14,35 @@ from gnl_core.errors import (
     AlreadyDecidedError,
     ConfigError,
     IdInvalidError,
+    JournalFormatError,
     RefusedError,
     RunNotFoundError,
+    StoreCorruptError,
     UnknownQuestionError,
 )
 from gnl_core.journal import get, scan_all
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, Key, Op, Replace, new_batch
+from gnl_core.lock import holder
 from gnl_core.look import may_still_run
 from gnl_core.records import CallRecord, QuestionKind, read_call, read_step
+
+logger = logging.getLogger("gnl_core.decisions")
+
+_PAGE = 10_000
+"""Most rows of one page: bytes bound it sooner, so that a run of a few hundred steps is one."""
 
 _KINDS = ("confirm", "guard", "in_doubt", "taint", "duplicate", "semantic")
 
 
 def question_of(
-    root: str, part: str, record: CallRecord, entry: Entry, now: int, *, provider_id: str = ""
+    root: str,
+    part: str,
+    record: CallRecord,
+    entry: Entry,
+    now: int,
+    *,
+    provider_id: str = "",
+    driven: int | None = None,
 ) -> Interrupt | None:
     """Return the question that a call's record has open, answered or not; None where it asks nothing.
 
@@ -37,6 +53,7 @@ def question_of(
         entry: Its row.
         now: Milliseconds of the store's clock.
         provider_id: The id that the model's provider gave the call.
+        driven: Fence of a driver that lives and holds the run: what it has begun is under way, and in no doubt.
     """
     if record.status == "suspended":
         question = record.question or {}
@@ -45,7 +62,12 @@ def question_of(
     elif record.status == "in_doubt" or (record.status == "failed" and record.side_effect and not record.certain):
         kind, at, prior = "in_doubt", record.started_at, None
         reason = "It was begun and nobody knows whether it took effect; it may have happened already. Run it once more?"
-    elif record.status == "running" and record.side_effect and not may_still_run(record, entry, now):
+    elif (
+        record.status == "running"
+        and record.side_effect
+        and (driven is None or record.fence != driven)
+        and not may_still_run(record, entry, now)
+    ):
         kind, at, prior = "in_doubt", record.started_at or entry.updated_at, None
         reason = "It was begun by a process that is gone; it may have happened already. Run it once more?"
     else:
@@ -68,11 +90,12 @@ def question_of(
 def questions_in(rows: Mapping[Key, Entry], root: str, now: int) -> list[tuple[Interrupt, Answer | None]]:
     """Return the questions of a request's loaded rows with the answers they have, in the order of the calls."""
     found: list[tuple[Interrupt, Answer | None]] = []
+    driven = driver_of(rows.get(keys.lock(root)), rows.get(keys.beat(root)), now)
     for key in sorted(key for key in rows if len(key) == 6 and key[3] == "tool"):
         part, entry = key[2], rows[key]
         record = read_call(entry)
         provider_id = _provider_id(rows, root, part, record.call)
-        interrupt = question_of(root, part, record, entry, now, provider_id=provider_id)
+        interrupt = question_of(root, part, record, entry, now, provider_id=provider_id, driven=driven)
         if interrupt is None:
             continue
         answer = read_answer(
@@ -82,6 +105,11 @@ def questions_in(rows: Mapping[Key, Entry], root: str, now: int) -> list[tuple[I
             answer = None
         found.append((interrupt, answer))
     return found
+
+
+def driver_of(lock: Entry | None, beat: Entry | None, now: int) -> int | None:
+    """Return the fence of the driver that lives and holds the run, None where nobody does."""
+    return lock.version if lock is not None and holder(lock, beat, now) is not None else None
 
 
 def _provider_id(rows: Mapping[Key, Entry], root: str, part: str, call: str) -> str:
@@ -113,8 +141,12 @@ async def list_interrupts(journal: Journal, run_id: str | None = None) -> list[I
         return [one for one in found if part in (keys.ROOT, keys.split_run_id(one.run_id)[1])]
     interrupts: list[Interrupt] = []
     async for root in _waiting_roots(journal):
-        rows, now = await load_rows(journal, root)
-        interrupts += await _unanswered(journal, rows, root, now)
+        try:
+            rows, now = await load_rows(journal, root)
+            interrupts += await _unanswered(journal, rows, root, now)
+        except (StoreCorruptError, JournalFormatError) as error:
+            # One run that cannot be read must not hide what the others ask.
+            logger.warning("the questions of run %r are left out: %s", root, error)
     return sorted(interrupts, key=lambda interrupt: interrupt.asked_at)
 
 
@@ -123,8 +155,9 @@ async def _waiting_roots(journal: Journal) -> AsyncIterator[str]:
     seen: set[str] = set()
     for prefix in (("ix", "ask"), ("ix", "status", "running"), ("ix", "status", "failed")):
         async for entry in scan_all(journal, prefix):
-            root = entry.key[3] if prefix[1] == "ask" else entry.key[4]
-            if root not in seen:
+            place = 3 if prefix[1] == "ask" else 4
+            root = entry.key[place] if len(entry.key) > place else ""
+            if root and root not in seen:
                 seen.add(root)
                 yield root
 
@@ -154,7 +187,7 @@ async def load_rows(journal: Journal, root: str) -> tuple[dict[Key, Entry], int]
     rows: dict[Key, Entry] = {}
     after: Key | None = None
     while True:
-        page = await journal.scan(keys.request(root), after=after, blobs=True)
+        page = await journal.scan(keys.request(root), after=after, blobs=True, limit=_PAGE)
         for entry in page.entries:
             rows[entry.key] = entry
         after = page.after
@@ -180,7 +213,7 @@ async def decide(
         journal: The store.
         question: '<run>/<call>/<kind>/<attempt>', as `Interrupt.question` gives it.
         approved: Whether the call may run; for a call in doubt: run once more.
-        actor: Who answered.
+        actor: Who answered; needed where the run names an actor of its own.
         reason: Why; the model reads it when the answer is no.
         expires_at: Milliseconds since the epoch after which a yes no longer lets the call run.
         output: For a call in doubt that is not to run again: what it is known to have come to. The call is then
@@ -190,7 +223,8 @@ async def decide(
         UnknownQuestionError: No such question is open; the message lists those of its run.
         AlreadyDecidedError: It has another answer.
         NotCanonicalError: `output` cannot be stored.
-        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval.
+        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; or no `actor` for
+            a run that has one.
     """
     run_id, call, kind, attempt = parse_question(question)
     root, part = keys.split_run_id(run_id)
@@ -202,15 +236,19 @@ async def decide(
             entry = await get(journal, keys.decode(record.mirror_of))
             record = read_call(entry) if entry is not None else None
         key = keys.answer(root, part, call, kind, attempt)
-        read = await journal.get_many([key])
+        read = await journal.get_many([key, keys.head(root), keys.lock(root), keys.beat(root)])
+        driven = driver_of(read.entries[2], read.entries[3], read.now)
         interrupt = (
-            question_of(root, part, record, entry, read.now) if record is not None and entry is not None else None
+            question_of(root, part, record, entry, read.now, driven=driven)
+            if record is not None and entry is not None
+            else None
         )
         stored = read_answer(read.entries[0])
         if interrupt is None or interrupt.question != question or entry is None:
             if stored is not None:
                 raise already_decided(question, stored)
             raise await _unknown(journal, question, root)
+        check_actor(actor, read.entries[1], question)
         approval = Approval(approved=approved, actor=actor, reason=reason, expires_at=expires_at, output=output)
         answer = answer_of(interrupt, approval, read.now)
         ops = answer_ops(root, part, interrupt, answer, call=entry, row=read.entries[0], now=read.now)
@@ -221,6 +259,20 @@ async def decide(
         if isinstance(outcome, Applied):
             return answer
     raise RefusedError(f"question {question!r} changed while it was answered; look at it and answer again")
+
+
+def check_actor(actor: str | None, head: Entry | None, question: str) -> None:
+    """Refuse an answer of nobody in particular where the run says who drives it.
+
+    Raises:
+        ConfigError: The run has an actor, the answer has none.
+    """
+    value = head.value if head is not None else None
+    if not actor and isinstance(value, dict) and value.get("actor"):
+        raise ConfigError(
+            f"the run of question {question!r} names an actor, so its answers say who gave them: pass actor=…",
+            question=question,
+        )
 
 
 def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:

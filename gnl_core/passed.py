@@ -17,6 +17,7 @@ from gnl_core.decisions import (
     already_decided,
     answer_of,
     answer_ops,
+    check_actor,
     parse_question,
     questions_in,
     unknown_question,
@@ -45,7 +46,7 @@ def read_passed(
     Raises:
         UnknownQuestionError: An answer to a question that is not open, with no digest of the arguments it covers.
         AlreadyDecidedError: The question has another answer.
-        ConfigError: No answer at all.
+        ConfigError: No answer at all, or one of nobody in particular for a run that names an actor.
         NotCanonicalError: An output that cannot be stored.
     """
     ops: list[Op] = []
@@ -64,6 +65,7 @@ def read_passed(
             place = keys.parse_call_id(interrupt.tool_call_id)
             assert place is not None
             key = keys.answer(root, part, interrupt.tool_call_id, interrupt.kind, interrupt.attempt)
+            check_actor(approval.actor, rows.get(keys.head(root)), interrupt.question)
             answer = answer_of(interrupt, approval, now)
             call = rows[keys.tool(root, part, *place)]
             ops += answer_ops(root, part, interrupt, answer, call=call, row=rows.get(key), now=now)
@@ -74,6 +76,7 @@ def read_passed(
         elif approval.args_digest is None or not _may_come_ahead(name):
             raise unknown_question(name, (one for one, answer in questions if answer is None))
         else:
+            check_actor(approval.actor, rows.get(keys.head(root)), name)
             held[name] = _ahead(approval, approval.args_digest, now)
     return ops, held
 
