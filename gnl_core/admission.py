@@ -31,6 +31,7 @@ from gnl_core.owner import Owner, new_owner, register, unregister
 from gnl_core.passed import Approvals, read_passed
 from gnl_core.records import FORMAT, stamped
 from gnl_core.request import Request
+from gnl_core.row_check import check_rows
 from gnl_core.splice import digest_json
 
 _TRIES = 5
@@ -109,6 +110,7 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
 
 async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool) -> Admitted | None:
     root, journal = asked.run_id, asked.journal
+    check_rows(rows, root)
     known = rows.get(keys.input_of(root))
     warnings: list[str] = []
     if known is None:

@@ -24,6 +24,7 @@ from gnl_core.approvals import Interrupt
 from gnl_core.call import Caller
 from gnl_core.closing import close
 from gnl_core.codec import decode
+from gnl_core.drift import check_drift
 from gnl_core.errors import ApprovalRequiredError, ConfigError, IdInvalidError, JournalGapError, ToolError
 from gnl_core.journal.port import Journal, JsonValue, Op
 from gnl_core.lock import Heartbeat
@@ -43,7 +44,7 @@ from gnl_core.request import Request, interrupts_by_name
 from gnl_core.run import make_plan
 from gnl_core.slots import Slot
 from gnl_core.splice import Transcript, digest_message
-from gnl_core.step import Bodies, Entry, ModelStep, check_drift, splice_messages
+from gnl_core.step import Bodies, Entry, ModelStep, bound, splice_messages
 from gnl_core.tools import Tool, check_tools
 
 
@@ -132,7 +133,7 @@ class DurableModel:
     """A chat model whose answers are recorded under a run; its first answer is step 0, its next step 1."""
 
     def __init__(self, model: ModelLike, ctx: DurableContext) -> None:
-        self._model = resolve_model(model)
+        self._model = bound(ctx._request, keys.ROOT, resolve_model(model))
         self._ctx = ctx
 
     @property
@@ -178,6 +179,7 @@ class DurableModel:
                 record=record,
                 transcript=ctx._transcript,
                 bodies=bodies,
+                model=self._model.spec,
                 settled=ctx._settled,
             )
             response = record.response

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gnl_core.approvals import MISSING, Answer
-from gnl_core.codec import encode
+from gnl_core.codec import decode, encode
 from gnl_core.context import Context
-from gnl_core.errors import NotCanonicalError
-from gnl_core.journal.port import JsonValue
+from gnl_core.errors import NotCanonicalError, StoreCorruptError
+from gnl_core.journal.port import JsonValue, Key
 from gnl_core.records import CallRecord
 from gnl_core.tools import Settled, Tool, parse_settlement
 from gnl_core.verdicts import Call, CallContext
@@ -52,12 +52,34 @@ def _large(output: JsonValue) -> bool:
     return isinstance(output, list | dict) and len(output) > 0
 
 
-def output_of(record: CallRecord, blob: bytes | None) -> JsonValue:
-    """Return a record's output, from its blob where it stands there."""
+def output_of(record: CallRecord, blob: bytes | None, key: Key = ()) -> JsonValue:
+    """Return a record's output, from its blob where it stands there.
+
+    Args:
+        record: The record.
+        blob: The row's blob.
+        key: The row's key, for the error.
+
+    Raises:
+        StoreCorruptError: The blob is missing, or no JSON.
+    """
     if not record.in_blob:
         return record.output
-    output: JsonValue = json.loads(blob or b"null")
+    try:
+        output: JsonValue = json.loads(blob or b"")
+    except (ValueError, RecursionError) as error:
+        raise unreadable_output(record, key, str(error)) from None
     return output
+
+
+def unreadable_output(record: CallRecord, key: Key, why: str) -> StoreCorruptError:
+    """Return the error of a recorded result that is none."""
+    text = "/".join(key)
+    return StoreCorruptError(
+        f"the row {text} holds no result of call {record.call} ({record.tool}) that can be read ({why}); "
+        "run `gnl doctor`",
+        key=text,
+    )
 
 
 def settle_by_evidence(ctx: CallContext) -> Written | None:
@@ -66,6 +88,10 @@ def settle_by_evidence(ctx: CallContext) -> Written | None:
     if ctx.record is None or not isinstance(value, dict) or value.get("ok") is not True:
         return None
     blob = ctx.evidence.blob if ctx.evidence is not None else None
+    try:
+        decode(json.loads(blob) if blob is not None else value.get("output"))
+    except ValueError:  # what cannot be read is no evidence
+        return None
     record = _done(
         ctx.record,
         ctx.request.started_at(ctx),

@@ -11,20 +11,27 @@ from gnl_core import keys
 from gnl_core.approvals import Interrupt
 from gnl_core.call import Caller
 from gnl_core.codec import decode
+from gnl_core.drift import check_drift
 from gnl_core.errors import ConfigError, DoubtError, JournalGapError, RefusedError, ToolError
 from gnl_core.events import Event, tell
 from gnl_core.journal.port import Create, JsonValue, Op
-from gnl_core.model.messages import Message, ModelResponse, ModelSettings, TextPart, message_to_json
-from gnl_core.model.port import ChatModel
+from gnl_core.model.messages import (
+    Message,
+    ModelResponse,
+    ModelSettings,
+    ReasoningPart,
+    TextPart,
+    message_to_json,
+)
 from gnl_core.model.router import resolve_model
 from gnl_core.outcome import changed, head_ops, new_head, read_head
-from gnl_core.records import FORMAT, StepRecord
+from gnl_core.records import FORMAT, CallRecord, StepRecord, read_call, read_step
 from gnl_core.render import RENDER
 from gnl_core.request import Request
 from gnl_core.results import FinishReason, ReplayedCall, Step, ToolOutcome
 from gnl_core.slots import Slot
 from gnl_core.splice import Transcript
-from gnl_core.step import Bodies, Entry, ModelStep, check_drift, splice_of
+from gnl_core.step import Bodies, Entry, ModelStep, bound, splice_of
 from gnl_core.verdicts import Call
 
 if TYPE_CHECKING:
@@ -88,7 +95,7 @@ class Drive:
         self.bodies = Bodies(
             system=agent.system, tools=[tool.spec for tool in agent.tools.values()], settings=agent.settings
         )
-        self.model = _bound(request, part, resolve_model(agent.model))
+        self.model = bound(request, part, resolve_model(agent.model))
         self.caller = Caller(request, part=part, tools=agent.tools, pending=pending, drive_child=self._drive_child)
         self.asker = ModelStep(request, part=part, model=self.model, bodies=self.bodies, pending=pending, mode=mode)
         self._settled = False
@@ -103,10 +110,10 @@ class Drive:
         """
         while True:
             number = len(self.steps)
-            response, replayed = await self._model_step(number)
+            response, model, replayed = await self._model_step(number)
             self.transcript.append(response.message(), {"step": number})
             slots = await self.caller.run_step(number, response.tool_calls)
-            self._log(number, response, slots, replayed=replayed)
+            self._log(number, response, slots, model=model, replayed=replayed)
             # Two calls that do the same work wait on one question.
             interrupts = tuple({one.question: one for slot in slots for one in slot.interrupts}.values())
             self._raise_first(slots, interrupts)
@@ -125,7 +132,8 @@ class Drive:
 
     # One step ------------------------------------------------------------------------------------------------------
 
-    async def _model_step(self, number: int) -> tuple[ModelResponse, bool]:
+    async def _model_step(self, number: int) -> tuple[ModelResponse, str, bool]:
+        """Return the answer of a step, which model gave it, and whether it is a recorded one."""
         listener = self.request.options.listener
         before, self._before = self._before, len(self.transcript.messages)
         record = self.asker.recorded(number)
@@ -140,16 +148,18 @@ class Drive:
         if listener is not None:
             tell(listener, Event(kind="step-started", run_id=self.run, step=number, replayed=record is not None))
         if record is not None:
-            response = self._replay(number, record)
+            response, model = self._replay(number, record), record.model
+            self._note = ""  # it was told in this step, if it was told
         else:
             note, self._note = self._note, ""
             response = await self.asker.ask(
                 number, self.transcript, splice=splice_of(self.transcript, before), note=note
             )
-        self._spend(response)
+            model = self.model.spec
+        self._spend(response, model)
         if listener is not None:
             tell(listener, Event(kind="step-finished", run_id=self.run, step=number, replayed=record is not None))
-        return response, record is not None
+        return response, model, record is not None
 
     def _replay(self, number: int, record: StepRecord) -> ModelResponse:
         check_drift(
@@ -159,32 +169,50 @@ class Drive:
             record=record,
             transcript=self.transcript,
             bodies=self.bodies,
+            model=self.model.spec,
             settled=self._settled,
         )
-        text = record.response.text
-        if text:
-            tell(
-                self.request.options.listener,
-                Event(kind="text-delta", run_id=self.run, step=number, replayed=True, text=text),
-            )
+        listener = self.request.options.listener
+        for part in record.response.parts if listener is not None else ():
+            match part:
+                case TextPart(text):
+                    tell(listener, Event(kind="text-delta", run_id=self.run, step=number, replayed=True, text=text))
+                case ReasoningPart(text):
+                    tell(
+                        listener, Event(kind="reasoning-delta", run_id=self.run, step=number, replayed=True, text=text)
+                    )
         return record.response
 
-    def _spend(self, response: ModelResponse) -> None:
+    def _spend(self, response: ModelResponse, model: str) -> None:
         request, limits = self.request, self.request.options.limits
         request.log.usage += response.usage
-        spec = self.model.spec
-        request.spent = request.spent.with_step(limits, spec, response.usage)
+        request.spent = request.spent.with_step(limits, model, response.usage)
         for warning in request.spent.warnings(limits):
             request.warn(warning)
 
-    def _log(self, number: int, response: ModelResponse, slots: Sequence[Slot], *, replayed: bool) -> None:
+    def _spend_recorded(self, part: str) -> None:
+        """Count what a sub-agent's run used in an earlier drive, so that budgets mean the same in every drive."""
+        request = self.request
+        for number in range(request.last_step(part) + 1):
+            entry = request.rows.get(keys.model(request.root, part, number))
+            if entry is None:
+                continue  # its work is settled, so nothing of it is asked again
+            record = read_step(entry)
+            self._spend(record.response, record.model)
+            for position, call in enumerate(record.response.tool_calls):
+                row = request.rows.get(keys.tool(request.root, part, number, position))
+                if row is not None and _was_made(read_call(row)):
+                    request.spent = request.spent.with_call()
+                self._spend_recorded(keys.child_id(request.root, part, call.id))
+
+    def _log(self, number: int, response: ModelResponse, slots: Sequence[Slot], *, model: str, replayed: bool) -> None:
         self.steps.append(
             Step(
                 number=number,
                 text=response.text,
                 calls=tuple(_outcome(slot) for slot in slots),
                 usage=response.usage,
-                model=self.model.spec,
+                model=model,
                 replayed=replayed,
             )
         )
@@ -193,6 +221,8 @@ class Drive:
             if record is not None and (record.settled_by or record.attempts > 1):
                 self._settled = True
             if slot.replayed and slot.call is not None:
+                if slot.call.tool.drives_run:
+                    self._spend_recorded(keys.child_id(self.request.root, self.part, slot.part.id))
                 self.request.log.replayed.append(
                     ReplayedCall(
                         tool_call_id=slot.part.id,
@@ -282,15 +312,9 @@ class Drive:
         }
 
 
-def _bound(request: Request, part: str, model: ChatModel) -> ChatModel:
-    """Return a model for one run: a fallback chain is bound to the candidate that won in it before."""
-    bind = getattr(model, "bind", None)
-    if bind is None:
-        return model
-    entry = request.rows.get(keys.winner(request.root, part))
-    winner = entry.value.get("winner") if entry is not None and isinstance(entry.value, dict) else None
-    bound: ChatModel = bind(winner if isinstance(winner, str) else None)
-    return bound
+def _was_made(record: CallRecord) -> bool:
+    done = record.status == "succeeded" or (record.status == "failed" and record.side_effect)
+    return done and not record.copied_from
 
 
 def _outcome(slot: Slot) -> ToolOutcome:

@@ -292,7 +292,13 @@ class Plan:
         result = _result(request, drive, outcome)
         tell(
             request.options.listener,
-            Event(kind="finished", run_id=request.root, text=result.text, detail={"finish_reason": outcome.reason}),
+            Event(
+                kind="finished",
+                run_id=request.root,
+                replayed=all(step.replayed and all(call.replayed for call in step.calls) for step in result.steps),
+                text=result.text,
+                detail={"finish_reason": outcome.reason},
+            ),
         )
         return result
 

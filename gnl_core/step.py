@@ -11,7 +11,6 @@ from typing import Literal
 
 from gnl_core import keys
 from gnl_core.errors import (
-    DivergenceError,
     ModelResponseError,
     RunBusyError,
     StepTimeoutError,
@@ -115,63 +114,15 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def check_drift(
-    request: Request, *, run: str, step: int, record: StepRecord, transcript: Transcript, bodies: Bodies, settled: bool
-) -> None:
-    """Compare a recorded request with the one that would be made now; the recorded answer is what counts.
-
-    Args:
-        request: The request.
-        run: The run whose step it is.
-        step: Number of the step.
-        record: What is recorded.
-        transcript: The messages as they stand now.
-        bodies: System prompt, tools and settings as they are now.
-        settled: Whether a call before it was settled later, by a person or by `recover`: its result may differ.
-
-    Raises:
-        DivergenceError: With strict replay, unless only such a result differs.
-    """
-    differs = [name for name in ("system", "tools", "settings") if getattr(record, name) != bodies.digests[name]]
-    messages = record.chain != transcript.chain
-    if not differs and not messages:
-        return
-    found = [_difference(request, run, record, bodies, name) for name in differs]
-    if messages:
-        found.append("messages: the conversation before it is not the recorded one")
-    what = "; ".join(found)
-    message = f"step {step} of run {run} was recorded for another request ({what}); the recorded answer is what counts"
-    if request.options.replay == "strict" and (differs or not settled):
-        raise DivergenceError(
-            message + ". Drive it with replay='lenient' to accept that, or fork the run at this step",
-            run_id=run,
-            step=step,
-            differs=[*differs, *(["messages"] if messages else [])],
-        )
-    request.warn(message)
-
-
-def _difference(request: Request, run: str, record: StepRecord, bodies: Bodies, name: str) -> str:
-    """Name one field that differs, and show both sides where they are short."""
-    root, part = keys.split_run_id(run)
-    entry = request.rows.get(keys.body(root, part, getattr(record, name))) if getattr(record, name) else None
-    recorded = entry.value.get(name) if entry is not None and isinstance(entry.value, dict) else None
-    present = bodies.values[name]
-    if name == "tools":
-        return f"tools: recorded {_names(recorded)}, now {_names(present)}"
-    if isinstance(recorded, Mapping) and isinstance(present, Mapping):
-        changed = sorted(key for key in {*recorded, *present} if recorded.get(key) != present.get(key))
-        return f"settings: {', '.join(f'{key} was {recorded.get(key)!r}, is {present.get(key)!r}' for key in changed)}"
-    return f"{name}: recorded {_short(recorded)}, now {_short(present)}"
-
-
-def _names(tools: JsonValue) -> str:
-    return str([tool[0] for tool in tools if isinstance(tool, list) and tool]) if isinstance(tools, list) else "none"
-
-
-def _short(value: JsonValue) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…'"
+def bound(request: Request, part: str, model: ChatModel) -> ChatModel:
+    """Return a model for one run: a fallback chain is bound to the candidate that won in it before."""
+    bind = getattr(model, "bind", None)
+    if bind is None:
+        return model
+    entry = request.rows.get(keys.winner(request.root, part))
+    winner = entry.value.get("winner") if entry is not None and isinstance(entry.value, dict) else None
+    chosen: ChatModel = bind(winner if isinstance(winner, str) else None)
+    return chosen
 
 
 class ModelStep:
