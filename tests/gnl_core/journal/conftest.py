@@ -24,7 +24,18 @@ def child(request):
 
     def start(text, *arguments, **options):
         process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-W", "error", "-c", PROLOGUE + textwrap.dedent(text), *map(str, arguments)],
+            [
+                sys.executable,
+                "-X",
+                "dev",
+                "-W",
+                "error",
+                "-W",
+                "ignore:This process:DeprecationWarning",
+                "-c",
+                PROLOGUE + textwrap.dedent(text),
+                *map(str, arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.PIPE,
