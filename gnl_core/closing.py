@@ -66,11 +66,12 @@ async def _write(
     error: BaseException | None,
 ) -> None:
     request, head = admitted.request, admitted.head
-    members: dict[str, JsonValue] = dict(counts)
+    halted = isinstance(error, CanceledError | CompensatedRunError)
+    # What a halted run was about to begin is neither recorded nor counted.
+    members: dict[str, JsonValue] = {} if halted else dict(counts)
     if error is not None:
         members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
-    # A halted run begins nothing, so what it was about to begin is not recorded.
-    if isinstance(error, CanceledError | CompensatedRunError):
+    if halted:
         pending.clear()
     status = _status(head, interrupts, error)
     ops: list[Op] = []

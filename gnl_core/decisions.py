@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from gnl_core.errors import (
     AlreadyDecidedError,
     ConfigError,
     IdInvalidError,
+    JournalError,
     JournalFormatError,
     RefusedError,
     RunNotFoundError,
@@ -25,8 +25,6 @@ from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, Key, 
 from gnl_core.lock import holder
 from gnl_core.look import may_still_run
 from gnl_core.records import CallRecord, QuestionKind, read_call, read_step
-
-logger = logging.getLogger("gnl_core.decisions")
 
 _PAGE = 10_000
 """Most rows of one page: bytes bound it sooner, so that a run of a few hundred steps is one."""
@@ -120,13 +118,17 @@ def _provider_id(rows: Mapping[Key, Entry], root: str, part: str, call: str) -> 
     return next((one.provider_id for one in read_step(entry).response.tool_calls if one.id == call), "")
 
 
-async def list_interrupts(journal: Journal, run_id: str | None = None) -> list[Interrupt]:
+async def list_interrupts(
+    journal: Journal, run_id: str | None = None, *, unreadable: list[JournalError] | None = None
+) -> list[Interrupt]:
     """List the questions that wait for a person and have no answer yet, oldest first.
 
     Args:
         journal: The store.
         run_id: A root run's id for its whole request, a sub-agent's for its own questions, None for every run: those
             that asked, and those whose driver died and left a call in doubt.
+        unreadable: Given with `run_id=None`, it takes the errors of runs that cannot be read, so that one of them hides
+            no other run's questions; without it the first is raised.
 
     Raises:
         RunNotFoundError: No such run.
@@ -145,8 +147,9 @@ async def list_interrupts(journal: Journal, run_id: str | None = None) -> list[I
             rows, now = await load_rows(journal, root)
             interrupts += await _unanswered(journal, rows, root, now)
         except (StoreCorruptError, JournalFormatError) as error:
-            # One run that cannot be read must not hide what the others ask.
-            logger.warning("the questions of run %r are left out: %s", root, error)
+            if unreadable is None:
+                raise
+            unreadable.append(error)
     return sorted(interrupts, key=lambda interrupt: interrupt.asked_at)
 
 

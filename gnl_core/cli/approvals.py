@@ -14,14 +14,11 @@ from gnl_core.approvals import MISSING, Answer, Interrupt
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
 from gnl_core.decisions import decide, list_interrupts
-from gnl_core.errors import JournalFormatError, StoreCorruptError, UnknownQuestionError
+from gnl_core.errors import JournalError, UnknownQuestionError
 from gnl_core.journal.port import Journal
-from gnl_core.run_list import list_runs
-from gnl_core.summary import ViewStatus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_ASKING: tuple[ViewStatus, ...] = ("suspended", "interrupted", "failed", "running")
 _NONE_OPEN = "nothing waits for a person"
 
 
@@ -48,10 +45,10 @@ def list_(ctx: click.Context, /, run: str | None, db: Path, as_json: bool) -> No
         if run is not None:
             await require_run(journal, run)
             return list(await list_interrupts(journal, run)), await journal.now()
-        try:
-            return list(await list_interrupts(journal)), await journal.now()
-        except (StoreCorruptError, JournalFormatError):
-            return await _run_by_run(journal, problems), await journal.now()
+        unreadable: list[JournalError] = []
+        found = await list_interrupts(journal, unreadable=unreadable)
+        problems.extend(str(error) for error in unreadable)
+        return list(found), await journal.now()
 
     questions, now = with_journal(db, read)
     if as_json:
@@ -64,26 +61,6 @@ def list_(ctx: click.Context, /, run: str | None, db: Path, as_json: bool) -> No
     for problem in problems:
         complain(f"unreadable: {problem}")
     ctx.exit(WAITS if problems else DONE)
-
-
-async def _run_by_run(journal: Journal, problems: list[str]) -> list[Interrupt]:
-    """List what can be listed: a run that cannot be read hides no other run's questions."""
-    found: list[Interrupt] = []
-    for status in _ASKING:
-        cursor: str | None = None
-        while True:
-            page = await list_runs(journal, status=status, cursor=cursor, limit=500)
-            problems += page.problems
-            for one in page.runs:
-                try:
-                    found += await list_interrupts(journal, one.run_id)
-                except (StoreCorruptError, JournalFormatError) as error:
-                    problems.append(str(error))
-            cursor = page.cursor
-            if cursor is None:
-                break
-    problems[:] = dict.fromkeys(problems)
-    return sorted(found, key=lambda question: question.asked_at)
 
 
 def tell_question(question: Interrupt, now: int) -> None:

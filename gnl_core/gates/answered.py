@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
-from gnl_core.verdicts import PROCEED, CallContext, Deny, State, Suspend, Verdict
+from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, State, Suspend, Verdict
 
 
 class Answered:
@@ -17,7 +17,8 @@ class Answered:
     async def rule(self, ctx: CallContext) -> Verdict:
         """Rule by the answer."""
         if ctx.answer is None:
-            return Suspend()
+            halted = ctx.request.halted()  # a request that begins nothing more waits for nothing more
+            return Suspend() if halted is None else Block(halted)
         if ctx.answer.approved:
             return PROCEED
         assert ctx.record is not None

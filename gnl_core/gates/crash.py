@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gnl_core import keys, policy
+from gnl_core.approvals import read_answer
 from gnl_core.crash import settle_by_answer, settle_by_evidence, settle_by_recover
 from gnl_core.errors import RetryLimitExceededError, RunBusyError, SideEffectRetryBlockedError
+from gnl_core.gates.policy import ask_guard
 from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
 
 _DENIED = (
@@ -40,9 +43,9 @@ class Crash:
             if settled is not None:
                 return Replay(*settled, settles=True)
             again = found == "not done"
-        return self._begin(ctx) if again else self._ask(ctx)
+        return await self._begin(ctx) if again else self._ask(ctx)
 
-    def _begin(self, ctx: CallContext) -> Verdict:
+    async def _begin(self, ctx: CallContext) -> Verdict:
         record, call = ctx.record, ctx.call
         assert record is not None
         if ctx.may_still_run:
@@ -59,9 +62,18 @@ class Crash:
                     max_retries=call.tool.max_retries,
                 )
             )
-        return PROCEED
+        # What was permitted when the call began may be so no more. It stays in doubt, for a refusal settles nothing.
+        match await ask_guard(ctx):
+            case Block() as failed:
+                return failed
+            case policy.Deny(reason):
+                return self._ask(ctx, f"The guard does not permit it to run again{f' ({reason})' if reason else ''}. ")
+            case policy.RequireApproval() if ctx.answer is None and not _approved_before(ctx):
+                return self._ask(ctx, "The guard asks for an approval before it runs again. ")
+            case _:
+                return PROCEED
 
-    def _ask(self, ctx: CallContext) -> Verdict:
+    def _ask(self, ctx: CallContext, why: str = "") -> Verdict:
         record, call = ctx.record, ctx.call
         assert record is not None
         if ctx.state is State.RUNNING:
@@ -77,14 +89,14 @@ class Crash:
             f"decide(journal, {question!r}, True) runs it once more, False never runs it again, False with output=… "
             "records what it came to. On the command line: gnl approvals approve | deny | settle"
         )
-        return Block(self._blocked(ctx, ways, question))
+        return Block(self._blocked(ctx, ways, question, why))
 
-    def _blocked(self, ctx: CallContext, ways: str, question: str) -> SideEffectRetryBlockedError:
+    def _blocked(self, ctx: CallContext, ways: str, question: str, why: str = "") -> SideEffectRetryBlockedError:
         record, call = ctx.record, ctx.call
         assert record is not None
         return SideEffectRetryBlockedError(
             f"{call.tool.name} (call {call.id} of run {call.run}) was begun {ctx.request.when(ctx)} and nobody knows "
-            f"whether it took effect. Find out, then: {ways}; or give the tool a recover()",
+            f"whether it took effect. {why}Find out, then: {ways}; or give the tool a recover()",
             run_id=call.run,
             tool_call_id=call.id,
             tool=call.tool.name,
@@ -108,3 +120,13 @@ class Crash:
                 tool=call.tool.name,
             )
         )
+
+
+def _approved_before(ctx: CallContext) -> bool:
+    """Whether a person let this call, with these very arguments, run before."""
+    call = ctx.call
+    for kind in ("confirm", "guard", "taint"):
+        answer = read_answer(ctx.request.rows.get(keys.answer(call.root, call.part, call.id, kind, 0)))
+        if answer is not None and answer.approved and answer.args_digest == call.args_digest:
+            return True
+    return False

@@ -19,27 +19,14 @@ class Policy:
 
     async def rule(self, ctx: CallContext) -> Verdict:
         """Rule as the guard says; one that raises lets nothing run."""
-        call, request = ctx.call, ctx.request
-        if request.options.guard is None:
-            return PROCEED
-        try:
-            verdict = await self._ask(ctx)
-        except Exception as error:
-            return Block(
-                GuardFailedError(
-                    f"the guard failed on {call.tool.name} (call {call.id} of run {call.run}), so the call was "
-                    "not run: "
-                    f"{type(error).__name__}: {error}",
-                    run_id=call.run,
-                    tool_call_id=call.id,
-                    tool=call.tool.name,
-                )
-            )
+        verdict = await ask_guard(ctx)
         match verdict:
             case Allow():
                 return PROCEED
+            case Block():
+                return verdict
             case RequireApproval(reason):
-                question = reason or f"Policy asks for an approval of {call.tool.name}."
+                question = reason or f"Policy asks for an approval of {ctx.call.tool.name}."
                 if ctx.answer is None:
                     return Suspend(Question("guard", question))
                 return PROCEED if ctx.state is State.ANSWERED else held(ctx, ctx.answer, "guard", question)
@@ -47,13 +34,28 @@ class Policy:
                 reason = f" Reason: {verdict.reason}." if verdict.reason else ""
                 return Deny(f"This call is not permitted and did not run.{reason}")
 
-    async def _ask(self, ctx: CallContext) -> GuardVerdict:
-        call, request = ctx.call, ctx.request
-        memo = (call.run, call.id, "guard")
+
+async def ask_guard(ctx: CallContext) -> GuardVerdict | Block:
+    """Return what the guard says of a call, asked once a drive; a guard that raises blocks it."""
+    call, request = ctx.call, ctx.request
+    guard = request.options.guard
+    if guard is None:
+        return Allow()
+    memo = (call.run, call.id, "guard")
+    try:
         if memo not in request.memo:
             seen = GuardCall(call.tool.name, dict(call.args), call.id, call.run, request.taint is not None)
-            assert request.options.guard is not None
-            answer = request.options.guard(seen)
+            answer = guard(seen)
             request.memo[memo] = read_verdict(await answer if inspect.isawaitable(answer) else answer)
-        verdict: GuardVerdict = request.memo[memo]
-        return verdict
+    except Exception as error:
+        return Block(
+            GuardFailedError(
+                f"the guard failed on {call.tool.name} (call {call.id} of run {call.run}), so the call was not run: "
+                f"{type(error).__name__}: {error}",
+                run_id=call.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+            )
+        )
+    verdict: GuardVerdict = request.memo[memo]
+    return verdict
