@@ -1,0 +1,477 @@
+"""A run whose task is cancelled: what is recorded, what is taken back, and that the cancellation is never lost."""
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gnl_core import (
+    Context,
+    InMemoryStorage,
+    body,
+    keys,
+    list_interrupts,
+    run_durable,
+    run_durable_sync,
+    stream_durable,
+    tool,
+)
+from gnl_core.errors import SideEffectRetryBlockedError, StepTimeoutError, StoreCorruptError
+from gnl_core.journal import get
+from gnl_core.testing.scripted import ScriptedModel
+
+ONE = [[("charge", {"order": 1})], "Done."]
+TWO = [[("charge", {"order": 1}), ("charge", {"order": 2})], "Done."]
+
+
+def drive(journal, tools, turns=ONE, run_id="r", **options):
+    return run_durable(run_id=run_id, journal=journal, model=ScriptedModel(turns), tools=tools, prompt="Go.", **options)
+
+
+async def record(journal, position=0, step=0, run_id="r"):
+    entry = await get(journal, keys.tool(run_id, keys.ROOT, step, position))
+    return None if entry is None else entry.value
+
+
+async def status(journal, run_id="r"):
+    return (await get(journal, keys.head(run_id))).value["status"]
+
+
+async def cancelled(task):
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class Gate:
+    """An async body that waits, and a store that can be made to tell when a batch comes."""
+
+    def __init__(self, journal, match, *, after):
+        self._journal, self._match, self._after = journal, match, after
+        self.met, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+
+    async def apply(self, ops, *, batch):
+        hit = not self.met.is_set() and self._match(ops)
+        if not hit:
+            return await self._journal.apply(ops, batch=batch)
+        outcome = await self._journal.apply(ops, batch=batch) if self._after else None
+        self.met.set()
+        await asyncio.sleep(0)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            if outcome is None:
+                await self._journal.apply(ops, batch=batch)  # the port: a cancelled write waits for its outcome
+            raise
+        return outcome or await self._journal.apply(ops, batch=batch)
+
+
+def writes(status, position=None):
+    def match(ops):
+        return any(
+            op.key[3:4] in (("tool",), ("args",))
+            and isinstance(value := getattr(op, "value", None), dict)
+            and value.get("status") == status
+            and (position is None or op.key[-1] == f"{position:03d}")
+            for op in ops
+        )
+
+    return match
+
+
+# A body that began -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side_effect", [True, False])
+@pytest.mark.parametrize("bound", [None, 60.0])
+async def test_s58_an_async_body_is_in_doubt_if_it_acts_and_may_run_again_if_it_reads(
+    journal, effects, side_effect, bound
+):
+    entered = asyncio.Event()
+
+    @tool(side_effect=side_effect, timeout=bound)
+    async def charge(ctx: Context, order: int) -> str:
+        """Act, or read."""
+        effects.fire("charge", ctx)
+        if not entered.is_set():
+            entered.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    task = asyncio.ensure_future(drive(journal, [charge]))
+    await entered.wait()
+    await cancelled(task)
+    assert await status(journal) == "failed"
+    if side_effect:
+        found = await record(journal)
+        assert (found["status"], found["cause"], found["ended"]) == ("in_doubt", "cancelled", True)
+        with pytest.raises(SideEffectRetryBlockedError):
+            await drive(journal, [charge])
+        assert effects.count() == 1
+    else:
+        assert await record(journal) is None
+        assert (await drive(journal, [charge])).text == "Done."
+        assert effects.count() == 2
+
+
+async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it(journal, effects):
+    entered, release = threading.Event(), threading.Event()
+    seen = []
+
+    @tool
+    def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        entered.set()
+        release.wait()
+        seen.append(ctx.cancelled.is_set())
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    task = asyncio.ensure_future(drive(journal, [charge]))
+    await asyncio.to_thread(entered.wait)
+    await cancelled(task)
+    found = await record(journal)
+    assert (found["status"], found["cause"], found.get("ended")) == ("in_doubt", "cancelled", None)
+    release.set()
+    evidence = keys.evidence("r", keys.ROOT, "s0p0", 1)
+    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
+        await asyncio.sleep(0.005)
+    assert (await drive(journal, [charge])).text == "Done."
+    assert ((await record(journal))["settled_by"], seen, effects.count()) == ("evidence", [True], 1)
+
+
+@pytest.mark.parametrize("bound", [None, 60.0])
+async def test_a_body_that_goes_on_in_spite_of_it_is_recorded_and_the_run_stops(journal, effects, bound):
+    entered, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(timeout=bound)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, and finish what was begun."""
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            effects.fire("charge", ctx)
+        ended.set()
+        return {"receipt": order}
+
+    model = ScriptedModel(ONE)
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[charge], prompt="Go."))
+    await entered.wait()
+    await cancelled(task)
+    assert (await record(journal))["status"] == "succeeded"
+    assert (model.calls, await status(journal)) == (1, "failed"), "no further step after the cancellation"
+    assert (await drive(journal, [charge])).text == "Done."
+    assert effects.count() == 1
+
+
+async def test_a_cancellation_while_a_timed_out_read_ends_is_not_lost(journal):
+    ending, entered = asyncio.Event(), asyncio.Event()
+
+    @tool(side_effect=False, timeout=0.01)
+    async def stock(order: int) -> int:
+        """Read, and take long to stop."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ending.set()
+            await asyncio.sleep(0.05)
+            raise
+
+    model = ScriptedModel([[("stock", {"order": 1})], "Done."])
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[stock], prompt="Go."))
+    await ending.wait()
+    await cancelled(task)
+    assert model.calls == 1
+
+
+async def test_s60_cancelled_parallel_bodies_are_all_in_doubt(journal, effects):
+    entered = []
+    both = asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        effects.fire("charge", f"order-{order}")
+        entered.append(order)
+        if len(entered) == 2:
+            both.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(drive(journal, [charge], TWO))
+    await both.wait()
+    await cancelled(task)
+    assert [(await record(journal, n))["status"] for n in (0, 1)] == ["in_doubt", "in_doubt"]
+    with pytest.raises(SideEffectRetryBlockedError) as blocked:
+        await drive(journal, [charge], TWO)
+    assert [one.tool_call_id for one in blocked.value.interrupts] == ["s0p0", "s0p1"]
+    assert effects.count() == 2
+
+
+async def test_a_finished_sibling_of_a_cancelled_body_keeps_its_record(journal, effects):
+    waiting = asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge; the second waits."""
+        effects.fire("charge", f"order-{order}")
+        if order == 2:
+            waiting.set()
+            await asyncio.Event().wait()
+        return {"receipt": order}
+
+    task = asyncio.ensure_future(drive(journal, [charge], TWO))
+    await waiting.wait()
+    while (await record(journal))["status"] != "succeeded":  # noqa: ASYNC110 - it appears in the store
+        await asyncio.sleep(0.002)
+    await cancelled(task)
+    assert [(await record(journal, n))["status"] for n in (0, 1)] == ["succeeded", "in_doubt"]
+
+
+async def test_a_store_that_is_away_does_not_hide_the_cancellation(journal, effects):
+    entered = asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        effects.fire("charge", ctx)
+        entered.set()
+        await asyncio.Event().wait()
+
+    class Refusing(Gate):
+        async def apply(self, ops, *, batch):
+            if self._match(ops):
+                raise StoreCorruptError("the record cannot be written")
+            return await self._journal.apply(ops, batch=batch)
+
+    task = asyncio.ensure_future(drive(Refusing(journal, writes("in_doubt"), after=False), [charge]))
+    await entered.wait()
+    await cancelled(task)
+    assert (await record(journal))["status"] == "running"
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge])
+    assert effects.count() == 1
+
+
+# A body that did not begin -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"idempotency": "args"}])
+@pytest.mark.parametrize("after", [True, False], ids=["written", "on its way"])
+async def test_a_claim_that_is_cancelled_is_taken_back(journal, effects, options, after):
+    @tool(**options)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    slow = Gate(journal, writes("running"), after=after)
+    task = asyncio.ensure_future(drive(slow, [charge]))
+    await slow.met.wait()
+    await cancelled(task)
+    assert (await record(journal))["status"] == "released"
+    assert await list_interrupts(journal) == []
+    assert await status(journal) == "failed"
+    assert (await drive(journal, [charge])).text == "Done.", "nobody is asked about what never began"
+    assert effects.count() == 1
+    assert (await record(journal))["attempts"] == 1
+
+
+async def test_a_sibling_that_was_claimed_and_not_entered_is_taken_back_too(journal, effects):
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    slow = Gate(journal, writes("running", 1), after=False)
+    task = asyncio.ensure_future(drive(slow, [charge], TWO))
+    await slow.met.wait()
+    await cancelled(task)
+    assert effects.count() == 0
+    assert [(await record(journal, n))["status"] for n in (0, 1)] == ["released", "released"]
+    assert (await drive(journal, [charge], TWO)).text == "Done."
+    assert effects.counts() == {"charge order-1": 1, "charge order-2": 1}
+
+
+async def test_a_call_cancelled_while_its_lookup_asks_never_began(journal, effects):
+    asking = asyncio.Event()
+
+    async def lookup(order: int):
+        asking.set()
+        await asyncio.Event().wait()
+
+    @tool(lookup=lookup)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    task = asyncio.ensure_future(drive(journal, [charge]))
+    await asking.wait()
+    await cancelled(task)
+    assert (await record(journal))["status"] == "released"
+
+
+async def test_an_approval_outlives_a_claim_that_was_taken_back(journal, effects):
+    @tool(confirm=True)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    first = await drive(journal, [charge])
+    slow = Gate(journal, writes("running"), after=True)
+    task = asyncio.ensure_future(drive(slow, [charge], approvals={first.interrupts[0].question: True}))
+    await slow.met.wait()
+    await cancelled(task)
+    assert (await record(journal))["status"] == "suspended"
+    assert (await drive(journal, [charge])).text == "Done.", "it is asked no second time"
+    assert effects.count() == 1
+
+
+async def test_a_step_whose_recording_was_cancelled_is_recorded_once(journal, effects):
+    @tool(side_effect=False)
+    async def stock(order: int) -> int:
+        """Read."""
+        return 3
+
+    slow = Gate(journal, lambda ops: any("model" in op.key for op in ops), after=True)
+    turns = [[("stock", {"order": 1})], "Done."]
+    task = asyncio.ensure_future(drive(slow, [stock], turns))
+    await slow.met.wait()
+    await cancelled(task)
+    assert await status(journal) == "failed", "the end of the drive is written, too"
+    model = ScriptedModel(turns)
+    result = await run_durable(run_id="r", journal=journal, model=model, tools=[stock], prompt="Go.")
+    assert (result.text, model.calls) == ("Done.", 1)
+
+
+async def test_s60_a_drive_cancelled_in_the_model_step_gives_the_lock_back(journal, rows):
+    model = ScriptedModel(ONE, gate=asyncio.Event())
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[], prompt="Go."))
+    await model.entered.wait()
+    await cancelled(task)
+    assert (await get(journal, keys.lock("r"))).value["released"] is True
+    assert await status(journal) == "failed"
+
+
+async def test_s60_a_drive_cancelled_before_it_began_leaves_nothing(journal, rows):
+    task = asyncio.ensure_future(drive(journal, []))
+    await cancelled(task)
+    assert await rows.all() == {}
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["written", "on its way"])
+async def test_s60_a_drive_cancelled_while_it_is_admitted_blocks_nobody(journal, after):
+    slow = Gate(journal, lambda ops: any(op.key[-1] == "lock" for op in ops), after=after)
+    task = asyncio.ensure_future(drive(slow, [], ["Hi."]))
+    await slow.met.wait()
+    await cancelled(task)
+    assert (await drive(journal, [], ["Hi."])).text == "Hi."
+
+
+async def test_s60_a_deadline_around_a_run_is_a_cancellation_like_any_other(journal, effects):
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge and hang."""
+        effects.fire("charge", ctx)
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(drive(journal, [charge]), timeout=0.2)
+    assert (await record(journal))["cause"] == "cancelled"
+
+
+# What bodies raise -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("threaded", [True, False])
+@pytest.mark.parametrize("parallel", [True, False])
+def test_an_interrupt_in_a_body_is_a_doubt_and_reaches_the_caller(place, effects, raised, threaded, parallel):
+    journal = InMemoryStorage().runs
+
+    def act(ctx, order):
+        effects.fire("charge", f"order-{order}")
+        if order == 1:
+            raise raised
+        return order
+
+    if threaded:
+
+        @tool
+        def charge(ctx: Context, order: int) -> int:
+            """Charge."""
+            return act(ctx, order)
+    else:
+
+        @tool
+        async def charge(ctx: Context, order: int) -> int:
+            """Charge."""
+            return act(ctx, order)
+
+    turns = TWO if parallel else ONE
+    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "Go."}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(raised))
+        run_durable_sync(model=ScriptedModel(turns), **options)
+    with pytest.raises(SideEffectRetryBlockedError) as blocked:
+        run_durable_sync(model=ScriptedModel(turns), **options)
+    assert "s0p0" in [one.tool_call_id for one in blocked.value.interrupts]
+    assert effects.count("charge", "order-1") == 1
+
+
+async def test_a_body_that_raises_a_cancellation_of_its_own_is_in_doubt(journal, effects):
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge by a task that somebody stops."""
+        effects.fire("charge", ctx)
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+
+    with pytest.raises(asyncio.CancelledError):
+        await drive(journal, [charge])
+    assert (await record(journal))["status"] == "in_doubt"
+
+
+async def test_a_stream_that_is_left_while_a_body_runs_is_in_doubt(journal, effects):
+    entered = asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        effects.fire("charge", ctx)
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with await stream_durable(
+        run_id="r", journal=journal, model=ScriptedModel(ONE), tools=[charge], prompt="Go."
+    ):
+        await entered.wait()
+    assert (await record(journal))["status"] == "in_doubt"
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge])
+    assert effects.count() == 1
+
+
+async def test_a_body_that_found_no_thread_in_time_did_not_begin(journal, effects, monkeypatch):
+    @tool(timeout=0.02)
+    def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    release = threading.Event()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        monkeypatch.setattr(body._POOL, "executor", pool)
+        pool.submit(release.wait)
+        with pytest.raises(StepTimeoutError, match="has not run"):
+            await drive(journal, [charge])
+        assert (await record(journal))["status"] == "released"
+        release.set()
+        await asyncio.wrap_future(pool.submit(int))
+        assert effects.count() == 0, "what nobody waits for is not begun later"
+        assert (await drive(journal, [charge])).text == "Done."
+    assert effects.count() == 1
