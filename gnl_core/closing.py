@@ -68,12 +68,14 @@ async def _write(
     request, head = admitted.request, admitted.head
     halted = isinstance(error, CanceledError | CompensatedRunError)
     # What a halted run was about to begin is neither recorded nor counted.
-    members: dict[str, JsonValue] = {} if halted else dict(counts)
+    members: dict[str, JsonValue] = {} if halted else _counted(head, counts, interrupts, error)
     if error is not None:
         members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
     if halted:
         pending.clear()
     status = _status(head, interrupts, error)
+    if error is not None and not pending and head.get("status") == status == "completed":
+        members = {}  # the run is over and nothing came to it: its head stays as it is
     ops: list[Op] = []
     unchanged = head.get("status") == status and all(head.get(name) == value for name, value in members.items())
     if pending or not unchanged:
@@ -88,6 +90,21 @@ async def _write(
     outcome = await request.write(ops, pending=pending, begins=error is None and bool(pending))
     if isinstance(outcome, Refused):
         raise request.fenced_error()
+
+
+def _counted(
+    head: Mapping[str, Any],
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt],
+    error: BaseException | None,
+) -> dict[str, JsonValue]:
+    """Return what the head counts; a drive that broke off early has not seen all that is recorded."""
+    if error is None:
+        return dict(counts)
+    return {
+        name: max(count, head[name]) if type(count) is int and type(head.get(name)) is int else count
+        for name, count in counts.items()
+    } | {"questions": len(interrupts)}
 
 
 def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
