@@ -108,10 +108,8 @@ def _counted(
 
 
 def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
-    if isinstance(error, CanceledError):
-        return "completed" if head.get("status") == "completed" else "canceled"
     if interrupts:
         return "suspended"
-    if head.get("status") == "completed":
-        return "completed"  # what went wrong while it was looked at again does not undo it
-    return "completed" if error is None else "failed"
+    if error is None or head.get("status") == "completed":
+        return "completed"
+    return "canceled" if isinstance(error, CanceledError) else "failed"

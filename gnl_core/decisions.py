@@ -156,7 +156,7 @@ async def list_interrupts(
 async def _waiting_roots(journal: Journal) -> AsyncIterator[str]:
     """Yield the roots that may have open questions: those that asked, and those that are not over."""
     seen: set[str] = set()
-    for prefix in (("ix", "ask"), ("ix", "status", "running"), ("ix", "status", "failed")):
+    for prefix in (("ix", "ask"), *(("ix", "status", status) for status in ("suspended", "running", "failed"))):
         async for entry in scan_all(journal, prefix):
             place = 3 if prefix[1] == "ask" else 4
             root = entry.key[place] if len(entry.key) > place else ""
