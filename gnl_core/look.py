@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
 from gnl_core.journal.port import Entry, Key
@@ -25,11 +27,38 @@ async def look(request: Request, call: Call) -> CallContext:
         read = await request.journal.get_many([call.record_key])
         entry, request.now = read.entries[0], max(request.now, read.now)
     record = request.record_of(entry) if entry is not None else None
-    if record is None or record.status == "released":
+    free = record is None or record.status == "released"
+    said = _said(request, call)
+    if said is not None:
+        own = request.record_of(said)
+        if own.terminal:
+            return _context(request, call, State.DONE, own, said)
+        if free:
+            return dataclasses.replace(await _begun(request, call, own, said), work=entry)
+    if record is None or free:
         return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
     if record.terminal or _told(request, call, record):
         return _context(request, call, State.DONE, record, entry)
     return await _begun(request, call, record, entry)
+
+
+def _said(request: Request, call: Call) -> Entry | None:
+    """Return the row of what was said to this very call of keyed work: it was asked about, refused, or sent back.
+
+    That is no work, so it stands in the run's own rows, and binds nobody else who asks for the same work. A call with
+    the very arguments of an earlier one of its step shares what was said to that.
+    """
+    if not call.tool.args_mode or request.fence is None:
+        return None
+    for position in (call.position, *range(call.position)):
+        entry = request.rows.get(keys.tool(call.root, call.part, call.step, position))
+        if entry is None:
+            continue
+        record = request.record_of(entry)
+        same = (record.tool, record.digest, record.args) == (call.tool.name, call.digest, call.args)
+        if not record.mirror_of and (same or position == call.position):
+            return entry if record.terminal or record.status == "suspended" else None
+    return None
 
 
 def _told(request: Request, call: Call, record: CallRecord) -> bool:

@@ -103,6 +103,7 @@ class CallContext:
         may_still_run: Whether the body of an earlier attempt may still be executing.
         request: What the root run and its sub-agents share.
         now: Milliseconds of the store's clock.
+        work: Where the record stands apart: the row of the work, if an operator has freed it.
     """
 
     call: Call
@@ -115,6 +116,12 @@ class CallContext:
     may_still_run: bool
     request: Request
     now: int
+    work: Entry | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether the record is this call's own, beside that of the work which it names by its arguments."""
+        return self.entry is not None and self.entry.key != self.call.record_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gnl_core.crash import output_of, unreadable_output
 from gnl_core.errors import DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
 from gnl_core.incidents import Incident, incident_op
-from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Refused, Replace
+from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Put, Refused, Replace
 from gnl_core.look import look
 from gnl_core.records import CallRecord, CallStatus, read_call
 from gnl_core.request import Request
@@ -98,6 +98,7 @@ class Walker:
         self, slot: Slot, ctx: CallContext, verdict: Verdict | None, proceeds: Sequence[Proceed]
     ) -> bool:
         """Write what a walk came to; False where somebody else wrote first and the call must walk again."""
+        ops: tuple[Op, ...]
         match verdict:
             case None:
                 return await self._claim(slot, ctx, proceeds)
@@ -105,7 +106,10 @@ class Walker:
                 self._replay(slot, ctx, verdict)
                 return True
             case Replay():
-                return await self._write_settled(slot, ctx, verdict.record, verdict.blob)
+                ops = (self._over(ctx, verdict.record, verdict.blob),)
+                if self._keyed(ctx):
+                    ops = (*ops, mirror(self.part, ctx.call, verdict.record, verdict.blob))
+                return await self._write_settled(slot, ctx, verdict.record, verdict.blob, ops)
             case Suspend(question=None):
                 slot.status = "suspended"
                 slot.interrupts = (interrupt_of(ctx),)
@@ -116,14 +120,12 @@ class Walker:
                 record = dataclasses.replace(
                     self._record(ctx, "denied"), text=verdict.text, settled_by="person" if verdict.by_person else ""
                 )
-                return await self._write_settled(
-                    slot, ctx, record, None, incidents=verdict.incidents, more=verdict.writes
-                )
+                ops = (*self._say(ctx, record), *verdict.writes, *self._noted(ctx, verdict.incidents))
+                return await self._write_settled(slot, ctx, record, None, ops)
             case Reflect():
                 record = dataclasses.replace(self._record(ctx, "reflected"), text=verdict.text)
-                return await self._write_settled(
-                    slot, ctx, record, None, incidents=verdict.incidents, more=(verdict.once,)
-                )
+                ops = (*self._say(ctx, record), verdict.once, *self._noted(ctx, verdict.incidents))
+                return await self._write_settled(slot, ctx, record, None, ops)
             case Block():
                 await self._block(slot, ctx, verdict)
                 return True
@@ -137,9 +139,13 @@ class Walker:
         record = verdict.record
         slot.origin = "self" if record.call == ctx.call.id and record.run in ("", ctx.call.run) else "window"
         settle_recorded(slot, record, verdict.blob, ctx.call.record_key)
-        shadow = keys.tool(ctx.call.root, self.part, ctx.call.step, ctx.call.position)
-        if ctx.call.tool.args_mode and self.request.fence is not None and shadow not in self.request.rows:
-            self.pending.append(mirror(self.part, ctx.call, record, verdict.blob))
+        if not self._keyed(ctx):
+            return
+        own = self.request.rows.get(self._own(ctx))
+        known = self.request.record_of(own) if own is not None else None
+        if known is None or known.status != record.status:
+            # What this call was asked has answered itself: somebody did the work meanwhile.
+            self.pending += [mirror(self.part, ctx.call, record, verdict.blob), *self._unasked(known)]
 
     def _record(self, ctx: CallContext, status: CallStatus) -> CallRecord:
         """Return this call's record in another status, attempts carried on."""
@@ -158,11 +164,38 @@ class Walker:
             resource=(call.resource or "") if outside else "",
         )
 
+    def _keyed(self, ctx: CallContext) -> bool:
+        """Whether the call's work is named by its arguments, and the run's own row of the call only mirrors it."""
+        return ctx.call.tool.args_mode and self.request.fence is not None
+
+    def _own(self, ctx: CallContext) -> Key:
+        return keys.tool(ctx.call.root, self.part, ctx.call.step, ctx.call.position)
+
     def _over(self, ctx: CallContext, record: CallRecord, blob: bytes | None = None) -> Op:
-        """Return the operation that writes a record where the gates saw what they ruled on."""
-        if ctx.entry is None:
+        """Return the operation that writes the record of the work where the gates saw what they ruled on."""
+        entry = ctx.work if ctx.apart else ctx.entry
+        if entry is None:
             return Create(ctx.call.record_key, record.to_json(), blob)
-        return Replace(ctx.call.record_key, ctx.entry.version, record.to_json(), blob)
+        return Replace(ctx.call.record_key, entry.version, record.to_json(), blob)
+
+    def _say(self, ctx: CallContext, record: CallRecord) -> tuple[Op, ...]:
+        """Return the operations that record a question or a refusal: beside the work, where none of it has begun."""
+        if not self._keyed(ctx):
+            return (self._over(ctx, record),)
+        if ctx.state not in (State.FRESH, State.WAITING, State.ANSWERED):
+            return self._over(ctx, record), mirror(self.part, ctx.call, record, None)
+        before = ctx.entry if ctx.apart else self.request.rows.get(self._own(ctx))
+        if before is None:
+            return (Create(self._own(ctx), record.to_json()),)
+        if before.key != self._own(ctx) and ctx.record is not None:
+            record = dataclasses.replace(record, call=ctx.record.call)
+        return (Replace(before.key, before.version, record.to_json()),)
+
+    def _unasked(self, record: CallRecord | None) -> tuple[Op, ...]:
+        at = (record.question or {}).get("at") if record is not None else None
+        if record is None or not isinstance(at, int):
+            return ()
+        return (Delete(keys.ask(at, self.request.root, self.part, record.call)),)
 
     def _asked(self, ctx: CallContext) -> tuple[Op, ...]:
         """Return the operation that takes the call's question from the list of open ones."""
@@ -174,16 +207,9 @@ class Walker:
         return (Delete(keys.ask(at if isinstance(at, int) else 0, root, part, ctx.record.call)),)
 
     async def _write_settled(
-        self,
-        slot: Slot,
-        ctx: CallContext,
-        record: CallRecord,
-        blob: bytes | None,
-        *,
-        incidents: Sequence[Incident] = (),
-        more: Sequence[Op] = (),
+        self, slot: Slot, ctx: CallContext, record: CallRecord, blob: bytes | None, ops: tuple[Op, ...]
     ) -> bool:
-        ops = (self._over(ctx, record, blob), *more, *self._asked(ctx), *self._noted(ctx, incidents))
+        ops = (*ops, *self._asked(ctx))
         outcome = await self.request.write(ops, pending=self.pending)
         if isinstance(outcome, Refused):
             self._learn(ops[outcome.op].key, outcome)
@@ -200,7 +226,7 @@ class Walker:
         record = dataclasses.replace(self._record(ctx, "suspended"), question=asked)
         name: JsonValue = {"question": f"{call.run}/{call.id}/{question.kind}/{record.attempts}"}
         ops = (
-            self._over(ctx, record),
+            *self._say(ctx, record),
             Create(keys.ask(self.request.now, call.root, self.part, call.id), name, if_present="keep"),
             *self._noted(ctx, verdict.incidents),
         )
@@ -313,9 +339,11 @@ class Walker:
             logger.warning("call %s of run %s could not be released; it is in doubt", slot.part.id, self.run)
 
     async def _restore(self, ctx: CallContext, version: int) -> None:
-        call, record = ctx.call, ctx.record or self._record(ctx, "released")
-        before: JsonValue = ctx.entry.value if ctx.entry is not None else record.to_json()
-        ops: list[Op] = [Replace(call.record_key, version, before)]
-        if call.tool.args_mode and self.request.fence is not None:
+        call, entry = ctx.call, ctx.work if ctx.apart else ctx.entry
+        record = self.request.record_of(entry) if entry is not None else self._record(ctx, "released")
+        ops: list[Op] = [Replace(call.record_key, version, entry.value if entry is not None else record.to_json())]
+        if ctx.entry is not None and ctx.entry.key == self._own(ctx) != call.record_key:
+            ops.append(Put(ctx.entry.key, ctx.entry.value))
+        elif self._keyed(ctx):
             ops.append(mirror(self.part, call, record, None))
         await self.request.write(ops)
