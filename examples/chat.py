@@ -15,11 +15,21 @@ import os
 import sys
 from pathlib import Path
 
-from gnl_core import DoubtError, Message, ModelError, SqliteStorage, TextPart, decide, resume_run, run_durable, tool
+from gnl_core import (
+    DoubtError,
+    Message,
+    ModelError,
+    SqliteStorage,
+    TextPart,
+    decide,
+    list_runs,
+    resume_run,
+    run_durable,
+    tool,
+)
 from gnl_core.journal.port import Journal
 from gnl_core.model.providers.openai import OpenAIModel
 from gnl_core.results import DurableResult
-from gnl_core.views import list_runs
 
 TICKETS = Path("tickets.txt")
 

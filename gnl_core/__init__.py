@@ -96,6 +96,11 @@ if TYPE_CHECKING:
     from gnl_core.sync import stream_durable_sync as stream_durable_sync
     from gnl_core.tools import Tool as Tool
     from gnl_core.tools import tool as tool
+    from gnl_core.views import RunSummary as RunSummary
+    from gnl_core.views import RunView as RunView
+    from gnl_core.views import count_runs_by_status as count_runs_by_status
+    from gnl_core.views import list_runs as list_runs
+    from gnl_core.views import read_run as read_run
 
 _HOMES = {
     "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
@@ -154,6 +159,7 @@ _HOMES = {
     "gnl_core.subagent": ("agent_tool",),
     "gnl_core.sync": ("fork_run_sync", "resume_run_sync", "run_durable_sync", "stream_durable_sync"),
     "gnl_core.tools": ("Tool", "tool"),
+    "gnl_core.views": ("RunSummary", "RunView", "count_runs_by_status", "list_runs", "read_run"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

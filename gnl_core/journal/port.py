@@ -154,7 +154,8 @@ class Journal(Protocol):
       stands in at most one writing operation of a batch (`ValueError` otherwise); it may stand in one `Expect` beside.
       Every row written has the same version, batch tag and time. Acknowledged means durable at the level the store
       declares. Sending a batch again under the same tag after an error of unknown outcome is safe: an operation whose
-      row carries this very tag counts as done, and the answer is `Applied`.
+      row carries this very tag counts as done, and the answer is `Applied`. (A batch of nothing but `Delete` and
+      `Expect` leaves no row to tell by, so a batch that must not be asked twice writes one.)
     - `get_many` and one page of `scan` each show one point in time. Keys of a scan ascend by their encoded bytes, each
       at most once; a scan of several pages is no snapshot.
     - A value that is returned is a private copy: changing it never changes the store.

@@ -9,6 +9,11 @@ import gnl_core
 import gnl_core.testing
 
 NAMES = [
+    "read_run",
+    "list_runs",
+    "count_runs_by_status",
+    "RunView",
+    "RunSummary",
     "Allow",
     "AlreadyDecidedError",
     "Answer",
