@@ -8,7 +8,7 @@
 6. policy         the caller's guard, which sees approved calls too
 7. (duplicate)    the ladder for repeated side effects: not built yet, its place is here
 8. halted         a request that was canceled, or is being undone, starts nothing new
-9. (semantic)     asks about look-alikes; rules on what a `Similar` finder found: none is built yet
+9. (semantic)     asks about what a `findings.Similar` finder found: not built yet, its place is here
 10. taint         a side effect after untrusted content
 11. limits        loops and budgets
 12. crash         a call that was begun before and whose end is not known
