@@ -39,7 +39,7 @@ class Similar(Protocol):
     async def find(self, call: Call, *, now: int) -> Sequence[LooksAlike]:
         """Return what looks alike, the likeliest first; empty where nothing does, or where it cannot be told.
 
-        Best-effort: a finder that fails or takes too long finds nothing, says so in an incident, and lets the call go on.
+        Best-effort: a finder that fails or takes too long finds nothing, says so in an incident, and the call goes on.
 
         Args:
             call: The call.
