@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Literal
 
 from gnl_core import keys
 from gnl_core.approvals import Interrupt
-from gnl_core.codec import encode
+from gnl_core.codec import encode, plain
 from gnl_core.errors import JournalGapError, NotCanonicalError
 from gnl_core.events import Event
 from gnl_core.journal.port import Entry, JsonValue, Put
@@ -149,12 +150,17 @@ def interrupt(
 
 
 def error_json(error: BaseException) -> dict[str, JsonValue]:
-    """Return what a record keeps of an exception: its type's name, its message, and its public members if they fit."""
-    value: dict[str, JsonValue] = {"type": type(error).__name__, "message": str(error)}
+    """Return what a record keeps of an exception: its type's name, its message, and the public members that fit."""
     try:
-        detail = encode({str(name): member for name, member in vars(error).items() if not str(name).startswith("_")})
-    except NotCanonicalError:
-        detail = None
+        message = str(error)
+    except Exception:  # a tool's own class; its failure is recorded all the same
+        message = "the message of this exception could not be read"
+    value: dict[str, JsonValue] = {"type": type(error).__name__, "message": message}
+    detail: dict[str, JsonValue] = {}
+    for name, member in vars(error).items():
+        if not str(name).startswith("_"):
+            with contextlib.suppress(NotCanonicalError):
+                detail[str(name)] = plain(encode(member))
     if detail:
         value["detail"] = detail
     return value
