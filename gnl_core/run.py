@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, Asked, admit
@@ -20,19 +20,18 @@ from gnl_core.events import Event, Listener, tell
 from gnl_core.journal.port import Journal, JsonValue, Op
 from gnl_core.limits import RunLimits, Timeouts
 from gnl_core.lock import Heartbeat
-from gnl_core.model.messages import Message, ModelSettings, as_messages
+from gnl_core.model.messages import ModelSettings, as_messages
 from gnl_core.model.router import ModelLike, resolve_model
 from gnl_core.options import ApprovalScope, Disclosure, Options, ReplayPolicy
 from gnl_core.passed import Approvals
 from gnl_core.policy import Guard
 from gnl_core.results import DurableResult
+from gnl_core.run_options import FROZEN, DriveOptions, Messages, RunOptions, check_run_options
 from gnl_core.step import Entry
 from gnl_core.tools import check_tool_policy, check_tools
 
 LOCK_TTL_S = 300.0
 MAX_STEPS = 12
-
-Messages = Sequence[Message | Mapping[str, Any]]
 
 
 async def run_durable(
@@ -111,11 +110,19 @@ async def run_durable(
         EffectNotRecordedError, ResultNotRepresentableError: An effect happened and its result is on the error.
         JournalError: The store cannot be used.
     """
-    plan = make_plan(**{name: value for name, value in locals().items() if name != "tools"}, tools=tools)
-    return await plan.drive("generate")
+    return await make_plan(**locals()).drive("generate")
 
 
-async def resume_run(*, run_id: str, journal: Journal, model: ModelLike, **options: Any) -> DurableResult:
+_DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(run_durable).parameters.items()
+    if parameter.default is not parameter.empty
+}
+
+
+async def resume_run(
+    *, run_id: str, journal: Journal, model: ModelLike, **options: Unpack[DriveOptions]
+) -> DurableResult:
     """Go on with a run from its frozen input, under its frozen limits.
 
     Args:
@@ -127,127 +134,90 @@ async def resume_run(*, run_id: str, journal: Journal, model: ModelLike, **optio
 
     Raises:
         RunNotFoundError: There is no such run.
+        ConfigError: An option that the run began with.
         GnlError: As `run_durable`.
     """
-    return await resume_plan(run_id=run_id, journal=journal, model=model, **options).drive("generate")
-
-
-_FROZEN = ("prompt", "messages", "thread_id", "resource_id", "channel", "agent")
-
-
-def resume_plan(**options: Any) -> Plan:
-    """Return the plan of a run that goes on.
-
-    Raises:
-        ConfigError: An option that the run began with.
-    """
-    given = [name for name in _FROZEN if options.get(name) is not None]
+    given = [name for name in FROZEN if options.get(name) is not None]
     if given:
         raise ConfigError(
             f"resume_run takes no {', '.join(given)}: a run goes on with what it began with; use run_durable to "
             "begin one"
         )
-    return make_plan(**options)
+    return await make_plan(run_id=run_id, journal=journal, model=model, **options).drive("generate")
 
 
-def make_plan(
-    *,
-    run_id: str,
-    journal: Journal,
-    model: ModelLike,
-    tools: Sequence[Any] | Mapping[str, Any] = (),
-    prompt: str | None = None,
-    messages: Messages | None = None,
-    system: str | None = None,
-    settings: ModelSettings | None = None,
-    approvals: Approvals | None = None,
-    guard: Guard | None = None,
-    limits: RunLimits | None = None,
-    timeouts: Timeouts | None = None,
-    max_steps: int = MAX_STEPS,
-    stop_when: StopWhen | None = None,
-    replay: ReplayPolicy = "lenient",
-    replay_disclosure: Disclosure = "envelope",
-    exclusive_model_step: bool = False,
-    approval_scope: ApprovalScope = "question",
-    tool_policy: str | None = None,
-    agent: str | None = None,
-    thread_id: str | None = None,
-    resource_id: str | None = None,
-    actor: str | None = None,
-    channel: str | None = None,
-    context: Any = None,
-    lock_ttl: float = LOCK_TTL_S,
-    on_event: Listener | None = None,
-) -> Plan:
+def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unpack[RunOptions]) -> Plan:
     """Check what a caller asks for, before anything is read or written.
+
+    Args:
+        run_id: As for `run_durable`.
+        journal: As for `run_durable`.
+        model: As for `run_durable`.
+        **options: Those of `run_durable`, with its defaults.
 
     Raises:
         ConfigError: It cannot work.
+        TypeError: There is no such option.
     """
+    unknown = options.keys() - _DEFAULTS.keys()
+    if unknown:
+        raise TypeError(f"there is no option {min(unknown)!r} of a run; there are: {', '.join(sorted(_DEFAULTS))}")
+    given: dict[str, Any] = {**_DEFAULTS, **options}
     if str(run_id).startswith("agent:"):
         keys.check_id("run_id", run_id)  # a sub-agent's: admission names its root
     else:
         keys.check_run_id(run_id)
-    for name, value in (
-        ("thread_id", thread_id),
-        ("resource_id", resource_id),
-        ("agent", agent),
-        ("actor", actor),
-        ("channel", channel),
-    ):
-        if value is not None:
-            keys.check_id(name, value)
     if not hasattr(journal, "apply"):
         raise ConfigError(
             f"journal is {type(journal).__name__}, must be a journal: for instance SqliteStorage('runs.db').runs"
         )
-    if not _positive(lock_ttl):
-        raise ConfigError(f"lock_ttl is {lock_ttl!r}, must be a number of seconds above 0")
-    checked = check_tools(tools)
-    if tool_policy is not None:
-        check_tool_policy(checked, tool_policy)  # type: ignore[arg-type] # it refuses what it does not know
+    check_run_options(given)
+    tools = check_tools(given["tools"])
+    check_tool_policy(tools, given["tool_policy"])
     chosen = resolve_model(model)
+    begins = given["prompt"] is not None or given["messages"] is not None
     try:
-        begin = as_messages(prompt, messages) if prompt is not None or messages is not None else None
+        messages = as_messages(given["prompt"], given["messages"]) if begins else None
     except ValueError as error:
-        raise ConfigError(str(error)) from None
-    options = Options(
-        guard=guard,
-        limits=limits or RunLimits(),
-        timeouts=timeouts or Timeouts(),
-        replay=replay,
-        replay_disclosure=replay_disclosure,
-        approval_scope=approval_scope,
-        exclusive_model_step=exclusive_model_step,
-        deps=context,
-        actor=actor,
-        resource_id=resource_id,
-        thread_id=thread_id,
-        channel=channel,
-        listener=on_event,
+        raise ConfigError(str(error), option="messages") from None
+    shared = (
+        "guard",
+        "replay",
+        "replay_disclosure",
+        "approval_scope",
+        "exclusive_model_step",
+        "actor",
+        "resource_id",
+        "thread_id",
+        "channel",
     )
     asked = Asked(
         run_id=run_id,
         journal=journal,
-        messages=begin,
-        system=system,
-        agent=agent,
+        messages=messages,
+        system=given["system"],
+        agent=given["agent"],
         model=chosen.spec,
-        approvals=approvals or {},
-        options=options,
-        explicit_limits=limits is not None,
-        lock_ttl=lock_ttl,
+        approvals=given["approvals"] or {},
+        options=Options(
+            limits=given["limits"] or RunLimits(),
+            timeouts=given["timeouts"] or Timeouts(),
+            deps=given["context"],
+            listener=given["on_event"],
+            **{name: given[name] for name in shared},
+        ),
+        explicit_limits=given["limits"] is not None,
+        lock_ttl=given["lock_ttl"],
     )
     return Plan(
         asked,
         Agent(
             model=chosen,
-            tools=checked,
-            system=system,
-            settings=settings or ModelSettings(),
-            max_steps=max_steps,
-            stop_when=stop_when,
+            tools=tools,
+            system=given["system"],
+            settings=given["settings"] or ModelSettings(),
+            max_steps=given["max_steps"],
+            stop_when=given["stop_when"],
         ),
     )
 
@@ -267,10 +237,10 @@ class Plan:
         """Drive a run that was admitted; the lock is given back however it ends."""
         request = admitted.request
         beat = Heartbeat(request.journal, request.root, request.fence or 0, max(1, int(self.asked.lock_ttl * 1000)))
-        await beat.start()
         pending: list[Op] = []
         drive: Drive | None = None
         try:
+            await beat.start()
             agent = dataclasses.replace(self.agent, system=admitted.system)
             drive = Drive(request, agent, part=keys.ROOT, messages=admitted.messages, mode=mode, pending=pending)
             outcome = await drive.drive()
@@ -301,10 +271,6 @@ class Plan:
             ),
         )
         return result
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 def _ruled(error: BaseException) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gnl_core.admission import admit
 from gnl_core.errors import DoubtError, RefusedError
@@ -16,14 +17,25 @@ from gnl_core.journal.port import Journal
 from gnl_core.model.router import ModelLike
 from gnl_core.results import DurableResult
 from gnl_core.run import Plan, make_plan
+from gnl_core.run_options import RunOptions, check_listener
+
+if TYPE_CHECKING:
+    from gnl_core.admission import Admitted
 
 logger = logging.getLogger("gnl_core.stream")
 
 OnBlocked = Callable[[dict[str, Any]], None]
 
+_driven: set[asyncio.Task[DurableResult]] = set()
+
 
 async def stream_durable(
-    *, run_id: str, journal: Journal, model: ModelLike, on_blocked: OnBlocked | None = None, **options: Any
+    *,
+    run_id: str,
+    journal: Journal,
+    model: ModelLike,
+    on_blocked: OnBlocked | None = None,
+    **options: Unpack[RunOptions],
 ) -> DurableStream:
     """Begin to drive a run, or go on with it, and return its stream once it is admitted.
 
@@ -41,9 +53,11 @@ async def stream_durable(
     Raises:
         GnlError: What `run_durable` raises before the run is admitted; later errors come from the stream.
     """
-    listener = options.pop("on_event", None)
-    stream = DurableStream(run_id, on_blocked, listener)
-    plan = make_plan(run_id=run_id, journal=journal, model=model, on_event=stream.hear, **options)
+    check_listener("on_blocked", on_blocked)
+    plan = make_plan(run_id=run_id, journal=journal, model=model, **options)
+    stream = DurableStream(run_id, on_blocked, options.get("on_event"))
+    heard = dataclasses.replace(plan.asked.options, listener=stream.hear)
+    plan.asked = dataclasses.replace(plan.asked, options=heard)
     admitted = await admit(plan.asked)
     stream.start(plan, admitted)
     return stream
@@ -63,6 +77,8 @@ class DurableStream:
         self._on_blocked = on_blocked
         self._listener = listener
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._begun = asyncio.Event()
+        self._admitted: Admitted | None = None
         self._task: asyncio.Task[DurableResult] | None = None
 
     def hear(self, event: Event) -> None:
@@ -71,13 +87,22 @@ class DurableStream:
         if self._listener is not None:
             self._listener(event)
 
-    def start(self, plan: Plan, admitted: Any) -> None:
+    def start(self, plan: Plan, admitted: Admitted) -> None:
         """Begin to drive; `stream_durable` calls this."""
-        self._task = asyncio.create_task(plan.go(admitted, "stream"), name=f"run {self.run_id}")
+        self._admitted = admitted
+        self._task = asyncio.create_task(self._drive(plan, admitted), name=f"run {self.run_id}")
+        _driven.add(self._task)  # the loop itself keeps no task alive, and this run goes on though nobody reads it
         self._task.add_done_callback(self._ended)
 
+    async def _drive(self, plan: Plan, admitted: Admitted) -> DurableResult:
+        self._begun.set()
+        return await plan.go(admitted, "stream")
+
     def _ended(self, task: asyncio.Task[DurableResult]) -> None:
+        _driven.discard(task)
         self._queue.put_nowait(None)
+        if self._admitted is not None and not self._admitted.request.released:
+            self._admitted.request.release()  # its loop ended before it began: nobody holds the run any more
         error = None if task.cancelled() else task.exception()  # read, so that nobody warns of it
         if self._on_blocked is not None and isinstance(error, RefusedError | DoubtError):
             try:
@@ -116,6 +141,7 @@ class DurableStream:
         task = self._task
         if task is None or task.done():
             return
+        await self._begun.wait()  # a task that is cancelled before it begins runs nothing, not even its own end
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await asyncio.wait({task})

@@ -30,7 +30,10 @@ class Limits:
                 return self._loop(ctx, count, loop.on_repeat)
         spent = dataclasses.replace(request.spent, tool_calls=request.spent.tool_calls + request.begun)
         error = spent.check(limits, calling=True)
-        return PROCEED if error is None else self._block(ctx, str(error.detail.get("kind", "limit")), error)
+        if error is None:
+            return PROCEED
+        error.detail |= {"run_id": call.run, "tool_call_id": call.id, "tool": call.tool.name}
+        return self._block(ctx, str(error.detail.get("kind", "limit")), error)
 
     def _loop(self, ctx: CallContext, count: int, action: str) -> Verdict:
         call = ctx.call
