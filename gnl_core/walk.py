@@ -13,6 +13,7 @@ from gnl_core.codec import decode
 from gnl_core.crash import output_of, unreadable_output
 from gnl_core.errors import DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
+from gnl_core.gates.taint_source import marks
 from gnl_core.incidents import Incident, incident_op
 from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Put, Refused, Replace
 from gnl_core.look import look
@@ -141,6 +142,10 @@ class Walker:
         settle_recorded(slot, record, verdict.blob, ctx.call.record_key)
         if not self._keyed(ctx):
             return
+        if slot.origin == "window" and (found := marks(ctx)):
+            # Another run invoked the untrusted tool; its content enters this request now.
+            self.request.taint = found[0].value  # type: ignore[assignment] # an object
+            self.pending += found
         own = self.request.rows.get(self._own(ctx))
         known = self.request.record_of(own) if own is not None else None
         if known is None or known.status != record.status:
