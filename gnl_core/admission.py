@@ -6,7 +6,7 @@ that takes it expects the version seen, so what was scanned is what stands, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from gnl_core import keys
 from gnl_core.decisions import load_rows
 from gnl_core.errors import (
     ChildRunError,
+    CompensatedRunError,
     ConfigError,
     RefusedError,
     RunBusyError,
@@ -86,6 +87,7 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
         RunBusyError: Somebody else drives it.
         RunNotFoundError: It is to go on, and there is no such run.
         ChildRunError: It is a sub-agent's.
+        CompensatedRunError: Its effects are being undone.
         UnknownQuestionError, AlreadyDecidedError: An answer does not fit; nothing was written.
         StoreCorruptError, JournalFormatError: Its rows cannot be read.
     """
@@ -118,12 +120,19 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     else:
         frozen = None
         messages, system, options = _go_on(asked, known, warnings)
+        if not messages and not own_loop:
+            raise ConfigError(
+                f"run {root!r} began in a loop of its caller's own, which holds its messages; go on with it there, in "
+                "durable_context"
+            )
+    _check_halt(rows.get(keys.halt(root)), root)
     old = read_head(rows.get(keys.head(root)))
     if old is not None and old.get("forking"):
         raise RefusedError(
             f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
             run_id=root,
         )
+    taint = await _thread_taint(journal, options)
     answers, held = read_passed(asked.approvals, root, asked.options.actor, rows, now)
     owner = new_owner()
     ops: list[Op] = [
@@ -163,10 +172,27 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     for warning in warnings:
         request.warn(warning)
     request.held, request.unused = held, set(held)
-    if options.limits.taint_scope == "thread" and options.thread_id and request.taint is None:
-        taint = await get(journal, keys.thread_taint(options.thread_id))
-        request.taint = taint.value if taint is not None and isinstance(taint.value, dict) else None
+    request.taint = request.taint or taint
     return Admitted(request, messages, system, head)
+
+
+def _check_halt(entry: Entry | None, root: str) -> None:
+    """Refuse a condemned run; a canceled one may be driven, which replays what is recorded."""
+    value = entry.value if entry is not None else None
+    if isinstance(value, dict) and value.get("compensated"):
+        raise CompensatedRunError(
+            f"the effects of run {root!r} are being undone, or were; it is not driven any more. Begin a new run "
+            "instead, or go on undoing with compensate_run",
+            run_id=root,
+        )
+
+
+async def _thread_taint(journal: Journal, options: Options) -> Mapping[str, Any] | None:
+    """Read before the lock is taken: nothing is awaited between taking it and handing it on."""
+    if options.limits.taint_scope != "thread" or not options.thread_id:
+        return None
+    entry = await get(journal, keys.thread_taint(options.thread_id))
+    return entry.value if entry is not None and isinstance(entry.value, dict) else None
 
 
 async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None:

@@ -15,13 +15,14 @@ from gnl_core.errors import ChildRunError, RunBusyError, RunNotFoundError, ToolA
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Put, Replace, new_batch
 from gnl_core.lock import acquire_ops, release_op
 from gnl_core.outcome import read_head
-from gnl_core.owner import is_dead, new_owner, read_owner, register, unregister
+from gnl_core.owner import Owner, is_dead, new_owner, read_owner, register, unregister
 from gnl_core.records import FORMAT, CallRecord, read_call
 from gnl_core.tools import Tool, check_tools
 
 UndoStatus = Literal["to undo", "undone", "failed", "in doubt", "no compensate", "not reached"]
 
 _TTL_MS = 30_000
+_DOUBT = "whether the call took effect is not known; look, and undo it by hand if it did"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,9 @@ class Undone:
         tool_call_id: Our id of the call.
         tool_name: Name of the tool.
         status: 'to undo' (dry run), 'undone', 'failed' (its `compensate` raised), 'in doubt' (it began and nobody knows
-            how it ended), 'no compensate' (the tool declares none), 'not reached' (an earlier one stopped it).
-        message: What its `compensate` raised.
+            how it ended; or of the call itself nobody knows whether it took effect, which stops no other), 'no
+            compensate' (the tool declares none), 'not reached' (an earlier one stopped it).
+        message: What its `compensate` raised, or what is in doubt.
     """
 
     run_id: str
@@ -97,7 +99,7 @@ async def compensate_run(
             )
         fence = outcome.version
         try:
-            return await _undo_all(journal, rows, root, fence=fence, effects=effects, tools=checked)
+            return await _undo_all(journal, rows, root, fence=fence, effects=effects, tools=checked, owner=owner)
         finally:
             await journal.apply((release_op(root, fence, owner),), batch=new_batch())
     finally:
@@ -105,7 +107,7 @@ async def compensate_run(
 
 
 def _effects(rows: Mapping[Key, Entry]) -> list[Entry]:
-    """Return the rows of effects that happened, the last one first."""
+    """Return the rows of effects that happened or may have, the last one first."""
     found = [
         entry
         for key, entry in rows.items()
@@ -115,16 +117,24 @@ def _effects(rows: Mapping[Key, Entry]) -> list[Entry]:
 
 
 def _undoable(record: CallRecord) -> bool:
-    return record.status == "succeeded" and record.side_effect and not record.mirror_of and not record.copied_from
+    """Whether a call took effect, or may have: what is in doubt is told, so that nobody takes all for undone."""
+    doubt = record.status in ("running", "in_doubt") or (record.status == "failed" and not record.certain)
+    own = not record.mirror_of and not record.copied_from
+    return (record.status == "succeeded" or doubt) and record.side_effect and own
 
 
 def _planned(rows: Mapping[Key, Entry], root: str, entry: Entry, tools: Mapping[str, Tool]) -> Undone:
     record = read_call(entry)
+    if record.status != "succeeded":
+        return _item(root, entry.key[2], record, "in doubt", _DOUBT)
     known = rows.get(keys.compensation(root, entry.key[2], record.call))
+    value: Mapping[str, Any] = known.value if known is not None and isinstance(known.value, dict) else {}
+    if value.get("status") == "undone":
+        return _item(root, entry.key[2], record, "undone")
+    if value.get("status") == "running":
+        return _item(root, entry.key[2], record, "in doubt", _left_by(value))
     tool = tools.get(record.tool)
     status: UndoStatus = "to undo" if tool is not None and tool.compensate is not None else "no compensate"
-    if known is not None and isinstance(known.value, dict) and known.value.get("status") == "undone":
-        status = "undone"
     return _item(root, entry.key[2], record, status)
 
 
@@ -136,34 +146,37 @@ async def _undo_all(
     fence: int,
     effects: Sequence[Entry],
     tools: Mapping[str, Tool],
+    owner: Owner,
 ) -> tuple[Undone, ...]:
     done: list[Undone] = []
     stopped = False
     for entry in effects:
         record, part = read_call(entry), entry.key[2]
         tool = tools.get(record.tool)
-        if stopped:
+        if record.status != "succeeded":
+            done.append(_item(root, part, record, "in doubt", _DOUBT))
+        elif stopped:
             done.append(_item(root, part, record, "not reached"))
         elif tool is None or tool.compensate is None:
             done.append(_item(root, part, record, "no compensate"))
         else:
             known = rows.get(keys.compensation(root, part, record.call))
-            done.append(await _undo(journal, root, fence, entry, tool=tool, known=known))
+            done.append(await _undo(journal, root, fence, entry, tool=tool, known=known, owner=owner))
             stopped = done[-1].status != "undone"
     return tuple(done)
 
 
-async def _undo(journal: Journal, root: str, fence: int, entry: Entry, *, tool: Tool, known: Entry | None) -> Undone:
+async def _undo(
+    journal: Journal, root: str, fence: int, entry: Entry, *, tool: Tool, known: Entry | None, owner: Owner
+) -> Undone:
     record, part = read_call(entry), entry.key[2]
     key = keys.compensation(root, part, record.call)
     value: Mapping[str, Any] = known.value if known is not None and isinstance(known.value, dict) else {}
     if value.get("status") == "undone":
         return _item(root, part, record, "undone")
     if value.get("status") == "running":
-        owner = read_owner(value.get("owner"))
-        alive = owner is not None and not is_dead(owner)
-        return _item(root, part, record, "in doubt", "still running" if alive else "its process is gone")
-    claim: JsonValue = {"f": FORMAT, "status": "running", "tool": record.tool, "owner": new_owner().to_json()}
+        return _item(root, part, record, "in doubt", _left_by(value))
+    claim: JsonValue = {"f": FORMAT, "status": "running", "tool": record.tool, "owner": owner.to_json()}
     guard = Expect(keys.lock(root), fence)
     op: Op = Create(key, claim) if known is None else Replace(key, known.version, claim)
     claimed = await journal.apply((guard, op), batch=new_batch())
@@ -187,8 +200,15 @@ async def _undo(journal: Journal, root: str, fence: int, entry: Entry, *, tool: 
     except Exception as error:
         status, message = "failed", f"{type(error).__name__}: {error}"
     written: JsonValue = {"f": FORMAT, "status": status, "tool": record.tool, "message": message}
-    await journal.apply((guard, Replace(key, claimed.version, written)), batch=new_batch())
+    # Not under the fence: it happened, whoever holds the run by now.
+    await journal.apply((Replace(key, claimed.version, written),), batch=new_batch())
     return _item(root, part, record, status, message)
+
+
+def _left_by(value: Mapping[str, Any]) -> str:
+    owner = read_owner(value.get("owner"))
+    alive = owner is not None and not is_dead(owner)
+    return "its compensate is still running" if alive else "its compensate began in a process that is gone"
 
 
 def _item(root: str, part: str, record: CallRecord, status: UndoStatus, message: str = "") -> Undone:

@@ -6,7 +6,7 @@ from gnl_core import keys
 from gnl_core.decisions import load_rows
 from gnl_core.errors import ChildRunError, RunNotFoundError
 from gnl_core.journal.port import Applied, Create, Expect, Journal, JsonValue, Op, new_batch
-from gnl_core.lock import holder
+from gnl_core.lock import holder, release_op
 from gnl_core.outcome import changed, head_ops, read_head
 from gnl_core.records import FORMAT
 
@@ -42,12 +42,13 @@ async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None,
             return False
         flag: JsonValue = {"f": FORMAT, "canceled": True, "actor": actor, "reason": reason}
         lock = rows.get(keys.lock(root))
-        ops: list[Op] = [
-            Expect(keys.lock(root), lock.version if lock is not None else "absent"),
-            Create(keys.halt(root), flag),
-        ]
-        if holder(lock, rows.get(keys.beat(root)), now) is None:
-            # Nobody drives it: its head is nobody else's to write.
+        ops: list[Op] = [Create(keys.halt(root), flag)]
+        if holder(lock, rows.get(keys.beat(root)), now) is not None:
+            assert lock is not None
+            ops.append(Expect(keys.lock(root), lock.version))
+        else:
+            # Nobody drives it: its head is nobody else's to write. Who is only taken for dead is fenced off by this.
+            ops.append(release_op(root, lock.version) if lock is not None else Expect(keys.lock(root), "absent"))
             ops += head_ops(root, keys.ROOT, head, changed(head, "canceled", now))
         if isinstance(await journal.apply(ops, batch=new_batch()), Applied):
             return True

@@ -1,0 +1,281 @@
+"""Canceling a run: nothing new starts in it, whoever drives it, and what is recorded stays."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from gnl_core import (
+    Context,
+    SqliteStorage,
+    agent_tool,
+    cancel_run,
+    fork_run,
+    keys,
+    list_interrupts,
+    resume_run,
+    run_durable,
+    tool,
+)
+from gnl_core.errors import CanceledError, ChildRunError, RunFencedError, RunNotFoundError, StoreUnavailableError
+from gnl_core.journal import Put, get
+from gnl_core.testing.scripted import ScriptedModel
+
+TURNS = [[("charge", {"order": 1})], [("charge", {"order": 2})], "Done."]
+
+
+def charging(effects, **options):
+    @tool(**options)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge an order."""
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    return charge
+
+
+async def drive(journal, tools, turns=TURNS, **options):
+    return await run_durable(
+        run_id="r", journal=journal, model=ScriptedModel(turns), tools=tools, prompt="Go.", **options
+    )
+
+
+async def status(journal):
+    return (await get(journal, keys.head("r"))).value["status"]
+
+
+async def statuses(rows):
+    return [key.split("/")[2] for key in await rows.all(("ix", "status"))]
+
+
+async def test_a_waiting_run_that_is_canceled_replays_its_past_and_begins_nothing(journal, rows, effects):
+    charge = charging(effects)
+
+    @tool(confirm=True)
+    async def send(text: str) -> str:
+        """Send."""
+        return effects.fire("send", text, "sent")
+
+    turns = [[("charge", {"order": 1})], [("send", {"text": "x"})], "Done."]
+    await drive(journal, [charge, send], turns)
+    assert await cancel_run(journal, "r", actor="ann", reason="wrong order") is True
+    assert (await status(journal), await statuses(rows)) == ("canceled", ["canceled"])
+    assert (await get(journal, keys.halt("r"))).value == {
+        "f": 1,
+        "canceled": True,
+        "actor": "ann",
+        "reason": "wrong order",
+    }
+    assert await cancel_run(journal, "r") is False
+    for _ in range(2):
+        with pytest.raises(CanceledError) as refused:
+            await drive(journal, [charge, send], turns, approvals={"s1p0": True})
+        assert refused.value.detail["run_id"] == "r"
+    with pytest.raises(CanceledError):
+        await resume_run(run_id="r", journal=journal, model=ScriptedModel(turns), tools=[charge, send])
+    assert (effects.counts(), await status(journal)) == ({"charge order-1": 1}, "canceled")
+    assert await statuses(rows) == ["canceled"]
+
+
+async def test_l71_a_run_that_is_over_stays_as_it_ended(journal, rows, effects):
+    charge = charging(effects)
+    done = await drive(journal, [charge])
+    before = await rows.all()
+    assert await cancel_run(journal, "r") is False
+    assert await rows.all() == before
+    assert (await drive(journal, [charge])).messages == done.messages
+
+
+async def test_a_failed_run_can_be_canceled_and_forked_afterwards(journal, rows, effects):
+    charge = charging(effects)
+    with pytest.raises(Exception, match="down") as failed:
+        await drive(journal, [charge], [TURNS[0], RuntimeError("down")])
+    assert type(failed.value) is RuntimeError
+    assert await cancel_run(journal, "r") is True
+    model = ScriptedModel([TURNS[0], "Done."])
+    with pytest.raises(CanceledError):
+        await run_durable(run_id="r", journal=journal, model=model, tools=[charge], prompt="Go.")
+    assert model.calls == 0
+    await fork_run(journal=journal, run_id="r", step=1, new_run_id="f")
+    result = await run_durable(run_id="f", journal=journal, model=model, tools=[charge], prompt="Go.")
+    assert (result.text, effects.count()) == ("Done.", 1)
+
+
+async def test_a_run_canceled_while_a_body_runs_records_it_and_begins_nothing_more(journal, rows, effects):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    model = ScriptedModel(TURNS)
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[charge], prompt="Go."))
+    await entered.wait()
+    assert await cancel_run(journal, "r") is True
+    assert await status(journal) == "running", "its driver is alive, and the head is the driver's to write"
+    go_on.set()
+    with pytest.raises(CanceledError):
+        await task
+    assert (effects.counts(), await status(journal)) == ({"charge order-1": 1}, "canceled")
+    assert (await get(journal, keys.tool("r", keys.ROOT, 0, 0))).value["status"] == "succeeded"
+    assert await statuses(rows) == ["canceled"]
+    assert await list_interrupts(journal) == []
+    assert (await get(journal, keys.lock("r"))).value["released"] is True
+
+
+async def test_a_run_canceled_while_the_model_answers_takes_no_answer(journal, rows, effects):
+    gate = asyncio.Event()
+    model = ScriptedModel(TURNS, gate=gate)
+    task = asyncio.ensure_future(
+        run_durable(run_id="r", journal=journal, model=model, tools=[charging(effects)], prompt="Go.")
+    )
+    await model.entered.wait()
+    assert await cancel_run(journal, "r") is True
+    gate.set()
+    with pytest.raises(CanceledError):
+        await task
+    assert (effects.count(), await status(journal)) == (0, "canceled")
+    assert not [key for key in await rows.all(keys.request("r")) if "/model/" in key]
+
+
+async def test_a_run_canceled_during_its_last_answer_does_not_end_as_completed(journal, rows):
+    model = ScriptedModel(["The answer."], gate=(gate := asyncio.Event()))
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, prompt="?"))
+    await model.entered.wait()
+    await cancel_run(journal, "r")
+    gate.set()
+    with pytest.raises(CanceledError):
+        await task
+    assert (await status(journal), await statuses(rows)) == ("canceled", ["canceled"])
+
+
+async def test_canceling_reaches_the_sub_agents(journal, effects):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    worker = agent_tool(name="worker", description="d", model=ScriptedModel(TURNS), tools=[charge])
+    task = asyncio.ensure_future(drive(journal, [worker], [[("worker", {"task": "pay"})], "Done."]))
+    await entered.wait()
+    child = keys.child_id("r", keys.ROOT, "s0p0")
+    with pytest.raises(ChildRunError, match="'r'"):
+        await cancel_run(journal, child)
+    await cancel_run(journal, "r")
+    go_on.set()
+    with pytest.raises(CanceledError):
+        await task
+    assert (effects.counts(), await status(journal)) == ({"charge order-1": 1}, "canceled")
+
+
+async def test_there_is_no_such_run(journal, rows):
+    with pytest.raises(RunNotFoundError):
+        await cancel_run(journal, "nowhere")
+    assert await rows.all() == {}
+
+
+async def test_a_run_that_another_process_drives_is_canceled_there(place, effects):
+    program = f"""
+        import asyncio, sys
+        from gnl_core import SqliteStorage, run_durable, tool
+        from gnl_core.errors import CanceledError
+        from gnl_core.testing.effects import EffectLog
+        from gnl_core.testing.scripted import ScriptedModel
+
+        @tool
+        def charge(order: int) -> dict:
+            EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}")
+            print("in", flush=True)
+            sys.stdin.readline()
+            return {{"receipt": order}}
+
+        async def main():
+            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+                await run_durable(run_id="r", journal=storage.runs, model=ScriptedModel({TURNS!r}),
+                                  tools=[charge], prompt="Go.")
+
+        try:
+            asyncio.run(main())
+        except CanceledError as error:
+            print(error.code, flush=True)
+    """
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert await child.stdout.readline() == b"in\n"
+        async with SqliteStorage(place / "j.db") as storage:
+            assert await cancel_run(storage.runs, "r") is True
+            child.stdin.write(b"\n")
+            assert await child.stdout.readline() == b"run_canceled\n"
+            assert await child.wait() == 0
+            assert await status(storage.runs) == "canceled"
+            with pytest.raises(CanceledError):
+                await drive(storage.runs, [charging(effects)])
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert effects.counts() == {"charge order-1": 1}
+
+
+async def test_a_run_whose_driver_was_killed_is_canceled_at_once(place, effects):
+    program = f"""
+        import asyncio, os
+        from gnl_core import SqliteStorage, run_durable, tool
+        from gnl_core.testing.scripted import ScriptedModel
+
+        @tool
+        def charge(order: int) -> dict:
+            os._exit(9)
+
+        storage = SqliteStorage({str(place / "j.db")!r})
+        asyncio.run(run_durable(run_id="r", journal=storage.runs, model=ScriptedModel({TURNS!r}), tools=[charge],
+                                prompt="Go."))
+    """
+    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert killed.returncode == 9
+    async with SqliteStorage(place / "j.db") as storage:
+        assert await status(storage.runs) == "running"
+        assert await cancel_run(storage.runs, "r") is True
+        assert await status(storage.runs) == "canceled"
+
+
+async def test_a_driver_that_was_taken_for_dead_and_wakes_leaves_no_stale_index(journal, rows, effects):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    class Silent:
+        """A store that loses signs of life."""
+
+        def __getattr__(self, name):
+            return getattr(journal, name)
+
+        async def apply(self, ops, *, batch):
+            if any(op.key == keys.beat("r") for op in ops if isinstance(op, Put)):
+                raise StoreUnavailableError("lost")
+            return await journal.apply(ops, batch=batch)
+
+    task = asyncio.ensure_future(drive(Silent(), [charge], TURNS, lock_ttl=0.01))
+    await entered.wait()
+    await asyncio.sleep(0.03)
+    assert await cancel_run(journal, "r") is True
+    go_on.set()
+    with pytest.raises(RunFencedError):
+        await task
+    assert await statuses(rows) == ["canceled"]
+    assert await status(journal) == "canceled"
