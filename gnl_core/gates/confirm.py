@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import logging
@@ -35,11 +36,11 @@ class Confirm:
         if not callable(confirm):
             return plain
         try:
-            reason = confirm(dict(call.arguments))
+            reason = confirm(copy.deepcopy(dict(call.arguments)))  # its to look at, not to change
         except Exception:  # a reason that cannot be worded does not let the call pass unasked
             logger.exception("confirm of tool %s raised on call %s of run %s", call.tool.name, call.id, call.run)
             return plain
-        return str(reason) or plain
+        return reason if isinstance(reason, str) and reason else plain
 
 
 def held(ctx: CallContext, answer: Answer, kind: QuestionKind, question: str) -> Proceed | Deny:

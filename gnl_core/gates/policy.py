@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import ClassVar
 
@@ -44,7 +45,9 @@ async def ask_guard(ctx: CallContext) -> GuardVerdict | Block:
     memo = (call.run, call.id, "guard")
     try:
         if memo not in request.memo:
-            seen = GuardCall(call.tool.name, dict(call.args), call.id, call.run, request.taint is not None)
+            seen = GuardCall(
+                call.tool.name, copy.deepcopy(dict(call.args)), call.id, call.run, request.taint is not None
+            )
             answer = guard(seen)
             request.memo[memo] = read_verdict(await answer if inspect.isawaitable(answer) else answer)
     except Exception as error:
