@@ -36,7 +36,7 @@ class Confirm:
         if not callable(confirm):
             return plain
         try:
-            reason = confirm(copy.deepcopy(dict(call.arguments)))  # its to look at, not to change
+            reason: object = confirm(copy.deepcopy(dict(call.arguments)))  # its to look at, not to change
         except Exception:  # a reason that cannot be worded does not let the call pass unasked
             logger.exception("confirm of tool %s raised on call %s of run %s", call.tool.name, call.id, call.run)
             return plain
