@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, admit
@@ -34,14 +34,17 @@ from gnl_core.model.messages import (
     ModelRequest,
     ModelResponse,
     ReasoningDelta,
+    ReasoningPart,
     ResponseDone,
     TextDelta,
+    TextPart,
     ToolCallPart,
 )
 from gnl_core.model.router import ModelLike, resolve_model
 from gnl_core.render import RENDER
 from gnl_core.request import Request, interrupts_by_name
 from gnl_core.run import make_plan
+from gnl_core.run_options import OwnLoopOptions, RunOptions
 from gnl_core.slots import Slot
 from gnl_core.splice import Transcript, digest_message
 from gnl_core.step import Bodies, Entry, ModelStep, bound, splice_messages
@@ -62,9 +65,8 @@ class DurableContext:
         self._transcript = Transcript.start(admitted.messages)
         self._known: dict[str, JsonValue] = {}
         self._walking = asyncio.Lock()
-        self._interrupts: list[Interrupt] = []
+        self._waiting: dict[str, tuple[Interrupt, ...]] = {}
         self._step = 0
-        self._calls = 0
         self._settled = False
 
     @property
@@ -76,9 +78,26 @@ class DurableContext:
     def _request(self) -> Request:
         return self._admitted.request
 
+    @property
+    def _interrupts(self) -> tuple[Interrupt, ...]:
+        """The questions that wait now: a call that was made again after its answer asks no more."""
+        return tuple(one for waiting in self._waiting.values() for one in waiting)
+
+    def _counts(self) -> dict[str, JsonValue]:
+        return {"steps": self._step, "calls": len(self._waiting), "questions": len(self._interrupts)}
+
+    def _check_held(self) -> None:
+        if self._request.released:
+            raise ConfigError(
+                f"the durable_context of run {self.run_id!r} is over; open it again to go on with the run",
+                run_id=self.run_id,
+            )
+
 
 @asynccontextmanager
-async def durable_context(*, run_id: str, journal: Journal, **options: Any) -> AsyncIterator[DurableContext]:
+async def durable_context(
+    *, run_id: str, journal: Journal, **options: Unpack[OwnLoopOptions]
+) -> AsyncIterator[DurableContext]:
     """Hold a run for a loop of one's own: its lock, its records, its options.
 
     Args:
@@ -90,25 +109,25 @@ async def durable_context(*, run_id: str, journal: Journal, **options: Any) -> A
     Raises:
         GnlError: As `run_durable` when it admits a run.
     """
-    misplaced = [name for name in ("prompt", "messages", "system", "model", "tools", "max_steps") if name in options]
+    names = {"model", *RunOptions.__annotations__} - OwnLoopOptions.__annotations__.keys()
+    misplaced = sorted(names & options.keys())
     if misplaced:
         raise ConfigError(f"durable_context takes no {', '.join(misplaced)}: your own loop holds them")
     plan = make_plan(run_id=run_id, journal=journal, model=_NoModel(), messages=[], **options)
     admitted = await admit(plan.asked, own_loop=True)
     request = admitted.request
     beat = Heartbeat(journal, request.root, request.fence or 0, max(1, int(plan.asked.lock_ttl * 1000)))
-    await beat.start()
     context = DurableContext(admitted)
-
-    def counts() -> dict[str, JsonValue]:
-        return {"steps": context._step, "calls": context._calls, "questions": len(context._interrupts)}
-
+    stopped: BaseException | None = None
     try:
+        await beat.start()
         yield context
     except BaseException as error:
-        await close(admitted, beat, context._pending, counts=counts(), interrupts=context._interrupts, error=error)
+        stopped = error
         raise
-    await close(admitted, beat, context._pending, counts=counts(), interrupts=context._interrupts)
+    finally:
+        counts, interrupts = context._counts(), context._interrupts
+        await close(admitted, beat, context._pending, counts=counts, interrupts=interrupts, error=stopped)
 
 
 class _NoModel:
@@ -154,15 +173,26 @@ class DurableModel:
         response = await self._answer(request, "stream")
         for part in response.parts:
             match part:
-                case ToolCallPart():
-                    pass
-                case _ if type(part).__name__ == "TextPart":
-                    yield TextDelta(getattr(part, "text", ""))
+                case TextPart(text):
+                    yield TextDelta(text)
+                case ReasoningPart(text):
+                    yield ReasoningDelta(text)
                 case _:
-                    yield ReasoningDelta(getattr(part, "text", ""))
+                    pass
         yield ResponseDone(response)
 
     async def _answer(self, asked: ModelRequest, mode: Entry) -> ModelResponse:
+        self._ctx._check_held()
+        before, put_off = _copy(self._ctx._transcript), len(self._ctx._pending)
+        try:
+            return await self._step(asked, mode)
+        except BaseException:
+            # The next try is a splice on the last step that is recorded, and none on this one.
+            self._ctx._transcript = before
+            del self._ctx._pending[put_off:]
+            raise
+
+    async def _step(self, asked: ModelRequest, mode: Entry) -> ModelResponse:
         ctx, request = self._ctx, self._ctx._request
         step = ctx._step
         bodies = Bodies(system=asked.system, tools=asked.tools, settings=asked.settings)
@@ -189,6 +219,12 @@ class DurableModel:
         ctx._step += 1
         ctx._known[digest_message(response.message())] = {"step": step}
         return response
+
+
+def _copy(transcript: Transcript) -> Transcript:
+    return Transcript(
+        list(transcript.messages), list(transcript.digests), list(transcript.chains), list(transcript.references)
+    )
 
 
 # Tools -------------------------------------------------------------------------------------------------------------
@@ -257,15 +293,19 @@ class DurableTool:
                 "with_durable_model, or name the model step and the call's position in it"
             )
         ctx = self._ctx
+        ctx._check_held()
         slot = Slot(part)
-        async with ctx._walking:  # calls of one step are claimed one after another
-            await self._caller.begin(slot, *place)
-            if ctx._pending:
-                await ctx._request.write((), pending=ctx._pending)
+        try:
+            async with ctx._walking:  # calls of one step are claimed one after another
+                await self._caller.begin(slot, *place)
+                if ctx._pending:
+                    await ctx._request.write((), pending=ctx._pending)
+        except BaseException:
+            await self._caller.walker.unclaim(slot)
+            raise
         await self._caller.finish(slot)
         self._caller.account(slot, place[0])
-        ctx._calls += 1
-        ctx._interrupts += slot.interrupts
+        ctx._waiting[part.id] = slot.interrupts
         record = slot.record
         if record is not None and (record.settled_by or record.attempts > 1):
             ctx._settled = True

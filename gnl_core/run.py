@@ -163,10 +163,8 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
     if unknown:
         raise TypeError(f"there is no option {min(unknown)!r} of a run; there are: {', '.join(sorted(_DEFAULTS))}")
     given: dict[str, Any] = {**_DEFAULTS, **options}
-    if str(run_id).startswith("agent:"):
-        keys.check_id("run_id", run_id)  # a sub-agent's: admission names its root
-    else:
-        keys.check_run_id(run_id)
+    if keys.split_run_id(keys.check_id("run_id", run_id))[1] == keys.ROOT:
+        keys.check_run_id(run_id)  # of a sub-agent's run, admission names the root
     if not hasattr(journal, "apply"):
         raise ConfigError(
             f"journal is {type(journal).__name__}, must be a journal: for instance SqliteStorage('runs.db').runs"

@@ -88,7 +88,7 @@ def check_run_options(given: Mapping[str, Any]) -> None:
     """
     for name, (words, fits) in _EXPECTED.items():
         value = given[name]
-        if value is not None and not fits(value):
+        if (value is not None or name in ("exclusive_model_step", "lock_ttl")) and not fits(value):
             raise ConfigError(f"{name} is {_shown(value)}, must be {words}", option=name)
     for name in (*BelongingOptions.__annotations__, "actor"):
         if given[name] is not None:
