@@ -119,6 +119,30 @@ def may_still_run(record: CallRecord, entry: Entry, now: int) -> bool:
     return now - (record.started_at or entry.updated_at) < record.ttl_ms
 
 
+def owes_an_end(request: Request, call: Call) -> bool:
+    """Whether the run that a sub-agent's call drove, or one below it, holds a call whose end nobody knows."""
+    child = keys.child_id(call.root, call.part, call.id)
+    doubtful = {key[2] for key, entry in request.rows.items() if _is_doubt(request, key, entry)} - {keys.ROOT}
+    for part in doubtful:
+        run, seen = part, set[str]()
+        while run not in (child, call.root, *seen):
+            seen.add(run)
+            head = request.rows.get(keys.head(call.root, run))
+            parent = head.value.get("parent") if head is not None and isinstance(head.value, dict) else None
+            run = str(parent.get("run")) if isinstance(parent, dict) else call.root
+        if run == child:
+            return True
+    return False
+
+
+def _is_doubt(request: Request, key: Key, entry: Entry) -> bool:
+    if len(key) != 6 or key[3] != "tool" or key[2] == keys.ROOT:
+        return False
+    record = request.record_of(entry)
+    failed = record.status == "failed" and not record.certain
+    return record.side_effect and (failed or record.status in ("running", "in_doubt"))
+
+
 def _other_answers(request: Request, call: Call, attempts: int) -> list[Key]:
     if request.options.approval_scope != "call":
         return []

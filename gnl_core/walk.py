@@ -16,7 +16,7 @@ from gnl_core.gates import GATES
 from gnl_core.gates.taint_source import marks
 from gnl_core.incidents import Incident, incident_op
 from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Put, Refused, Replace
-from gnl_core.look import look
+from gnl_core.look import look, owes_an_end
 from gnl_core.records import CallRecord, CallStatus, read_call
 from gnl_core.request import Request
 from gnl_core.slots import Claim, Slot, gap, interrupt_of, mirror, settle
@@ -104,6 +104,10 @@ class Walker:
             case None:
                 return await self._claim(slot, ctx, proceeds)
             case Replay(settles=False):
+                if ctx.call.tool.drives_run and owes_an_end(self.request, ctx.call):
+                    # Its run is over and left a call in doubt: it is driven again, as a root run would be.
+                    slot.claim = Claim(verdict.record, ctx.entry, self.request.now, False, context=ctx)
+                    return True
                 self._replay(slot, ctx, verdict)
                 return True
             case Replay():
@@ -142,6 +146,12 @@ class Walker:
         settle_recorded(slot, record, verdict.blob, ctx.call.record_key)
         if not self._keyed(ctx):
             return
+        differs = sorted(name for name in {*record.args, *ctx.call.args} if record.args.get(name) !=
+        ctx.call.args.get(name)) if differs:
+            self.request.warn(
+                f"{record.tool} (call {ctx.call.id} of run {self.run}) is given the result of work recorded under the "
+                f"same key with other arguments ({', '.join(differs)})"
+            )
         if slot.origin == "window" and (found := marks(ctx)):
             # Another run invoked the untrusted tool; its content enters this request now.
             self.request.taint = found[0].value  # type: ignore[assignment] # an object
