@@ -6,6 +6,7 @@ import dataclasses
 
 from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
+from gnl_core.canonical import args_hash
 from gnl_core.journal.port import Entry, Key
 from gnl_core.owner import is_dead, read_owner
 from gnl_core.records import CallRecord
@@ -72,15 +73,20 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     kind = str((record.question or {}).get("kind", "")) if suspended else "in_doubt"
     attempt = record.attempts
     root, part = keys.split_run_id(record.run) if record.run else (call.root, call.part)
+    foreign = bool(record.run) and (record.run, record.call) != (call.run, call.id)
     wanted: list[Key] = [
         keys.answer(root, part, record.call, kind, attempt),
         keys.evidence(root, part, record.call, attempt),
+        *([keys.tool(root, part, *(keys.parse_call_id(record.call) or (0, 0)))] if foreign else []),
         *_other_answers(request, call, attempt),
     ]
     read = await request.journal.get_many(wanted)
     request.now = max(request.now, read.now)
     answer_entry, evidence, *others = read.entries
-    answer = _covering(read_answer(answer_entry), call, read.now)
+    orphan = foreign and others.pop(0) is None
+    # Whoever answers for another call's work was shown the arguments of that call.
+    covered = args_hash(record.args) if foreign else call.args_digest
+    answer = _valid(read_answer(answer_entry), covered, read.now)
     if answer is None and request.options.approval_scope == "call":
         for other in others:
             standing = _covering(read_answer(other), call, read.now)
@@ -106,6 +112,7 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
         answer_entry=answer_entry,
         evidence=evidence,
         may_still_run=alive,
+        orphan=orphan,
     )
 
 
@@ -172,7 +179,11 @@ def _held(request: Request, call: Call) -> Answer | None:
 
 def _covering(answer: Answer | None, call: Call, now: int) -> Answer | None:
     """Return the answer if it covers these very arguments, and an approval has not expired."""
-    if answer is None or answer.args_digest != call.args_digest:
+    return _valid(answer, call.args_digest, now)
+
+
+def _valid(answer: Answer | None, args_digest: str, now: int) -> Answer | None:
+    if answer is None or answer.args_digest != args_digest:
         return None
     if answer.approved and answer.expires_at is not None and answer.expires_at <= now:
         return None
@@ -190,6 +201,7 @@ def _context(
     answer_entry: Entry | None = None,
     evidence: Entry | None = None,
     may_still_run: bool = False,
+    orphan: bool = False,
 ) -> CallContext:
     return CallContext(
         call=call,
@@ -200,6 +212,7 @@ def _context(
         answer_entry=answer_entry,
         evidence=evidence,
         may_still_run=may_still_run,
+        orphan=orphan,
         request=request,
         now=request.now,
     )

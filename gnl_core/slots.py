@@ -10,6 +10,7 @@ from typing import Literal
 
 from gnl_core import keys
 from gnl_core.approvals import Interrupt
+from gnl_core.canonical import args_hash
 from gnl_core.codec import encode, plain
 from gnl_core.errors import JournalGapError, NotCanonicalError
 from gnl_core.events import Event
@@ -133,18 +134,19 @@ def interrupt_of(ctx: CallContext) -> Interrupt:
 def interrupt(
     call: Call, record: CallRecord, at: int, kind: str, reason: str, *, prior: Mapping[str, JsonValue] | None = None
 ) -> Interrupt:
-    """Return a question about a call."""
+    """Return a question about a call; about another call's work it shows what that call asked for."""
+    foreign = bool(record.run) and (record.run, record.call) != (call.run, call.id)
     return Interrupt(
         run_id=record.run or call.run,
         tool_call_id=record.call,
         tool_name=call.tool.name,
-        args=call.args,
-        args_digest=call.args_digest,
+        args=record.args if foreign else call.args,
+        args_digest=args_hash(record.args) if foreign else call.args_digest,
         kind=kind,  # type: ignore[arg-type] # from a record
         attempt=record.attempts,
         reason=reason,
         asked_at=at,
-        provider_call_id=call.provider_id,
+        provider_call_id="" if foreign else call.provider_id,
         prior=prior,
     )
 

@@ -104,6 +104,7 @@ class CallContext:
         request: What the root run and its sub-agents share.
         now: Milliseconds of the store's clock.
         work: Where the record stands apart: the row of the work, if an operator has freed it.
+        orphan: Whether the run that began the work has no row of it any more, so that nobody can be asked there.
     """
 
     call: Call
@@ -117,6 +118,7 @@ class CallContext:
     request: Request
     now: int
     work: Entry | None = None
+    orphan: bool = False
 
     @property
     def apart(self) -> bool:

@@ -146,8 +146,9 @@ class Walker:
         settle_recorded(slot, record, verdict.blob, ctx.call.record_key)
         if not self._keyed(ctx):
             return
-        differs = sorted(name for name in {*record.args, *ctx.call.args} if record.args.get(name) !=
-        ctx.call.args.get(name)) if differs:
+        names = {*record.args, *ctx.call.args}
+        differs = sorted(name for name in names if record.args.get(name) != ctx.call.args.get(name))
+        if differs:
             self.request.warn(
                 f"{record.tool} (call {ctx.call.id} of run {self.run}) is given the result of work recorded under the "
                 f"same key with other arguments ({', '.join(differs)})"
@@ -255,7 +256,7 @@ class Walker:
 
     async def _block(self, slot: Slot, ctx: CallContext, verdict: Block) -> None:
         slot.error, slot.status = verdict.error, "blocked"
-        if isinstance(verdict.error, SideEffectRetryBlockedError):
+        if isinstance(verdict.error, SideEffectRetryBlockedError) and verdict.error.detail.get("question"):
             slot.interrupts = (interrupt_of(ctx),)
         if verdict.incidents:
             await self.request.write(self._noted(ctx, verdict.incidents), pending=self.pending)

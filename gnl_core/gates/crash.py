@@ -78,10 +78,11 @@ class Crash:
         assert record is not None
         if ctx.state is State.RUNNING:
             return self._busy(ctx)
-        if ctx.request.fence is None:
+        if ctx.request.fence is None or ctx.orphan:
+            # Nobody can be asked outside of a run, nor in a run that is gone.
             return Block(
                 self._blocked(
-                    ctx, "release_failed_claim(…) says that it did not happen, with output=… what it came to", ""
+                    ctx, "release_failed_claim(…) says that it did not happen, with output=… what it came to", "", why
                 )
             )
         question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"

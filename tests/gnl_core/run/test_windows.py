@@ -1,0 +1,517 @@
+"""Work that is named by its arguments: once in its run, its conversation, or everywhere."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from gnl_core import (
+    Approval,
+    Context,
+    SqliteStorage,
+    args_hash,
+    decide,
+    fork_run,
+    keys,
+    list_interrupts,
+    release_failed_claim,
+    run_durable,
+    tool,
+)
+from gnl_core.errors import (
+    IdempotencyOwnerMismatchError,
+    RunBusyError,
+    SideEffectRetryBlockedError,
+    StepTimeoutError,
+    UnknownQuestionError,
+)
+from gnl_core.journal import get
+from gnl_core.testing.scripted import ScriptedModel
+
+ONE = [[("charge", {"order": 1})], "Done."]
+WINDOWS = [
+    {"idempotency": "args"},
+    {"idempotency": "args", "window": "thread"},
+    {"idempotency": "args", "window": "cross-run"},
+]
+ACROSS = WINDOWS[1:]
+
+
+def charging(effects, **options):
+    @tool(**options)
+    async def charge(ctx: Context, order: int, note: str = "") -> dict:
+        """Charge an order."""
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    return charge
+
+
+def drive(journal, tools, turns=ONE, run_id="r", **options):
+    options.setdefault("thread_id", "t")
+    options.setdefault("prompt", "Go.")
+    return run_durable(run_id=run_id, journal=journal, model=ScriptedModel(turns), tools=tools, **options)
+
+
+def outputs(result):
+    return [call.output for step in result.steps for call in step.calls]
+
+
+def replayed(result):
+    return [(c.tool_call_id, c.tool_name, c.status, c.origin, c.run_id) for c in result.replayed_tool_calls]
+
+
+async def value(journal, key):
+    entry = await get(journal, key)
+    return None if entry is None else entry.value
+
+
+# Once ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_l22_call_mode_runs_each_of_five_equal_calls(journal, effects):
+    await drive(journal, [charging(effects)], [[("charge", {"order": 1})] * 5, "Done."])
+    assert effects.count() == 5
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+async def test_l22_twins_of_one_step_wait_and_share_the_one_result(journal, effects, options):
+    turns = [[("charge", {"order": 1})] * 5, "Done."]
+    result = await drive(journal, [charging(effects, **options)], turns)
+    assert effects.count() == 1
+    assert outputs(result) == [{"receipt": 1}] * 5
+    answered = [part.tool_call_id for message in result.messages if message.role == "tool" for part in message.parts]
+    assert answered == [f"s0p{n}" for n in range(5)]
+    again = await drive(journal, [charging(effects, **options)], turns, replay="strict")
+    assert (again.messages, again.warnings, effects.count()) == (result.messages, (), 1)
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+async def test_l23_a_twin_waits_until_the_first_has_ended(journal, effects, options):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(**options)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    task = asyncio.ensure_future(drive(journal, [charge], [[("charge", {"order": 1})] * 2, "Done."]))
+    await entered.wait()
+    done, _ = await asyncio.wait({task}, timeout=0.05)
+    assert not done
+    go_on.set()
+    assert outputs(await task) == [{"receipt": 1}] * 2
+    assert effects.count() == 1
+
+
+async def test_s18_the_order_of_keys_and_the_kind_of_number_name_the_same_work(journal, effects):
+    charge = charging(effects, idempotency="args")
+    turns = [
+        [("charge", {"order": 1, "note": "x"})],
+        [("charge", {"note": "x", "order": 1})],
+        [("charge", {"order": 1.0, "note": "x"})],
+        "Done.",
+    ]
+    await drive(journal, [charge], turns)
+    assert effects.count() == 1
+    other = [[("charge", {"order": 1, "note": "y"})], "Done."]
+    await drive(journal, [charge], other, run_id="r2")
+    assert effects.count() == 2
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+async def test_l24_a_key_projects_what_names_the_work_out_of_the_arguments(journal, effects, options):
+    keyed = {**options, "idempotency_key": lambda args: args["order"]}
+    turns = [[("charge", {"order": 1})], [("charge", {"order": 1, "note": "again"})], [("charge", {"order": 2})], "."]
+    result = await drive(journal, [charging(effects, **keyed)], turns)
+    assert effects.counts() == {"charge order-1": 1, "charge order-2": 1}
+    assert outputs(result) == [{"receipt": 1}, {"receipt": 1}, {"receipt": 2}]
+    assert replayed(result) == [("s1p0", "charge", "succeeded", "window", "r")]
+
+
+async def test_the_run_window_ends_with_the_run(journal, effects):
+    charge = charging(effects, idempotency="args")
+    for run_id in ("a", "b"):
+        await drive(journal, [charge], run_id=run_id)
+    assert effects.count() == 2
+
+
+@pytest.mark.parametrize(("threads", "times"), [(("t", "t"), 1), (("t", "u"), 2)])
+async def test_the_thread_window_is_one_conversation(journal, effects, threads, times):
+    charge = charging(effects, idempotency="args", window="thread")
+    for run_id, thread in zip("ab", threads, strict=True):
+        await drive(journal, [charge], run_id=run_id, thread_id=thread)
+    assert effects.count() == times
+
+
+async def test_l31_the_thread_window_without_a_thread_is_the_run_and_says_so(journal, effects):
+    charge = charging(effects, idempotency="args", window="thread")
+    turns = [[("charge", {"order": 1})] * 2, "Done."]
+    for run_id in ("a", "b"):
+        result = await drive(journal, [charge], turns, run_id=run_id, thread_id=None)
+        assert len(result.warnings) == 1
+        assert "thread_id" in result.warnings[0]
+    assert effects.count() == 2
+
+
+@pytest.mark.parametrize("options", ACROSS)
+async def test_l25_another_run_reads_the_result_and_says_whose_it_is(journal, effects, options):
+    charge = charging(effects, **options)
+    await drive(journal, [charge], run_id="a")
+    result = await drive(journal, [charge], run_id="b")
+    assert (effects.count(), outputs(result)) == (1, [{"receipt": 1}])
+    assert replayed(result) == [("s0p0", "charge", "succeeded", "window", "b")]
+    shadow = await value(journal, keys.tool("b", keys.ROOT, 0, 0))
+    assert (shadow["status"], shadow["call"], shadow["output"]) == ("succeeded", "s0p0", {"receipt": 1})
+    work = keys.decode(shadow["mirror_of"])
+    assert work[0] in ("xthr", "xrun")
+    assert (await value(journal, work))["run"] == "a"
+    again = await drive(journal, [charge], run_id="b")
+    assert (replayed(again), effects.count()) == (replayed(result), 1)
+    first = await drive(journal, [charge], run_id="a")
+    assert replayed(first) == [("s0p0", "charge", "succeeded", "self", "a")]
+
+
+async def test_the_disclosure_tells_the_model_of_earlier_work_once_and_leaves_no_trace(journal, rows, effects):
+    charge = charging(effects, idempotency="args", window="cross-run")
+    await drive(journal, [charge], run_id="a")
+    model = ScriptedModel([ONE[0], [("charge", {"order": 2})], "Done."])
+    options = {"run_id": "b", "journal": journal, "tools": [charge], "prompt": "Go.", "replay_disclosure": "explain"}
+    result = await run_durable(model=model, **options)
+    notes = [request.system for request in model.requests]
+    assert [note is not None and "charge" in note for note in notes] == [False, True, False]
+    assert not [key for key, (row, _) in (await rows.values(keys.request("b"))).items() if "For your inf" in str(row)]
+    again = await run_durable(model=ScriptedModel([AssertionError("asked")]), replay="strict", **options)
+    assert (again.messages, again.warnings) == (result.messages, ())
+
+
+# Races -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", ACROSS)
+async def test_runs_of_several_tasks_at_once_do_the_work_once(journal, effects, options):
+    async def slow(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        await asyncio.sleep(0.02)
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    charge = tool(name="charge", **options)(slow)
+    results = await asyncio.gather(*(drive(journal, [charge], run_id=f"r{n}") for n in range(8)))
+    assert effects.count() == 1
+    assert [outputs(result) for result in results] == [[{"receipt": 1}]] * 8
+
+
+async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects):
+    program = f"""
+        import asyncio, sys, time
+        from gnl_core import SqliteStorage, run_durable, tool
+        from gnl_core.testing.effects import EffectLog
+        from gnl_core.testing.scripted import ScriptedModel
+
+        @tool(idempotency_key=lambda args: args["order"], window="cross-run")
+        def charge(order: int, note: str) -> dict:
+            time.sleep(0.05)
+            return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
+
+        async def main(name):
+            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+                turns = [[("charge", {{"order": n, "note": name}}) for n in range(4)], "Done."]
+                print("ready", flush=True)
+                sys.stdin.readline()
+                result = await run_durable(run_id=name, journal=storage.runs, model=ScriptedModel(turns),
+                                           tools=[charge], prompt="Go.")
+                assert [call.output for call in result.steps[0].calls] == [{{"receipt": n}} for n in range(4)]
+
+        asyncio.run(main(sys.argv[1]))
+    """
+    async with SqliteStorage(place / "j.db") as storage:
+        await storage.runs.now()
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", textwrap.dedent(program), f"r{n}", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for n in range(3)
+    ]
+    for child in children:
+        assert await child.stdout.readline() == b"ready\n"
+    for child in children:
+        child.stdin.write(b"\n")
+    assert [await child.wait() for child in children] == [0, 0, 0]
+    assert effects.counts() == {f"charge order-{n}": 1 for n in range(4)}
+
+
+# Whose it is -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", ACROSS)
+@pytest.mark.parametrize(("first", "second"), [("ann", "bob"), ("ann", None), (None, "bob")])
+async def test_l30_another_persons_record_is_refused(journal, rows, effects, options, first, second):
+    charge = charging(effects, **options)
+    await drive(journal, [charge], run_id="a", resource_id=first)
+    with pytest.raises(IdempotencyOwnerMismatchError) as refused:
+        await drive(journal, [charge], run_id="b", resource_id=second)
+    assert refused.value.detail["run_id"] == "b"
+    assert "ann" not in str(refused.value)
+    assert str(refused.value.detail).count("ann") == 0
+    await drive(journal, [charge], run_id="c", resource_id=first)
+    assert effects.count() == 1
+
+
+async def test_the_key_handed_to_the_provider_is_the_works_and_not_the_calls(journal):
+    seen = []
+
+    async def charge(ctx: Context, order: int) -> str:
+        """Charge."""
+        seen.append(ctx.idempotency_key)
+        return "ok"
+
+    for options in ({}, *WINDOWS):
+        made = tool(name="charge", **options)(charge)
+        await drive(journal, [made], run_id=f"r-{options.get('window', 'call' if not options else 'run')}")
+    hashed = args_hash({"order": 1})
+    assert seen == ["r-call:s0p0", f"r-run:charge:{hashed}", f"thr:t:charge:{hashed}", f"charge:{hashed}"]
+
+
+# In doubt ----------------------------------------------------------------------------------------------------------
+
+
+def hanging(effects, **options):
+    """A charge that acts and is never heard of again, the first time."""
+
+    @tool(timeout=0.02, **options)
+    async def charge(ctx: Context, order: int, note: str = "") -> dict:
+        """Charge."""
+        effects.fire("charge", f"order-{order}")
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
+        return {"receipt": order}
+
+    return charge
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+async def test_a_doubt_of_the_runs_own_is_asked_answered_and_settled(journal, effects, options):
+    charge = hanging(effects, **options)
+    with pytest.raises(StepTimeoutError) as late:
+        await drive(journal, [charge])
+    assert [one.question for one in late.value.interrupts] == ["r/s0p0/in_doubt/1"]
+    assert [one.question for one in await list_interrupts(journal)] == ["r/s0p0/in_doubt/1"]
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge])
+    await decide(journal, "r/s0p0/in_doubt/1", True)
+    assert await list_interrupts(journal) == []
+    assert outputs(await drive(journal, [charge])) == [{"receipt": 1}]
+    assert effects.count() == 2
+
+
+@pytest.mark.parametrize("note", ["", "from b"], ids=["same arguments", "other arguments, same key"])
+@pytest.mark.parametrize("answer", ["again", "settled", "never"])
+async def test_a_doubt_of_another_run_is_named_answered_there_and_binds_every_run(journal, effects, note, answer):
+    charge = hanging(effects, idempotency_key=lambda args: args["order"], window="cross-run")
+    turns = [[("charge", {"order": 1, "note": note})], "Done."]
+    with pytest.raises(StepTimeoutError):
+        await drive(journal, [charge], run_id="a")
+    for _ in range(2):
+        with pytest.raises(SideEffectRetryBlockedError) as blocked:
+            await drive(journal, [charge], turns, run_id="b")
+        assert blocked.value.detail["question"] == "a/s0p0/in_doubt/1"
+        (asked,) = blocked.value.interrupts
+        assert (asked.question, dict(asked.args)) == ("a/s0p0/in_doubt/1", {"order": 1}), "as run a asked for it"
+        assert asked.args_digest == args_hash({"order": 1})
+    assert [one.question for one in await list_interrupts(journal)] == ["a/s0p0/in_doubt/1"]
+    match answer:
+        case "again":
+            await decide(journal, asked.question, True)
+        case "settled":
+            await decide(journal, asked.question, False, output={"receipt": 1})
+        case _:
+            await decide(journal, asked.question, False, reason="leave it")
+    result = await drive(journal, [charge], turns, run_id="b")
+    other = await drive(journal, [charge], run_id="a")
+    if answer == "never":
+        assert [call.status for call in result.steps[0].calls] == ["denied"]
+        assert [call.status for call in other.steps[0].calls] == ["denied"]
+    else:
+        assert outputs(result) == outputs(other) == [{"receipt": 1}]
+    assert effects.count() == (2 if answer == "again" else 1)
+    assert await list_interrupts(journal) == []
+
+
+async def test_an_answer_passed_to_the_run_that_merely_met_the_doubt_is_refused_with_the_way_out(journal, effects):
+    charge = hanging(effects, idempotency="args", window="cross-run")
+    with pytest.raises(StepTimeoutError):
+        await drive(journal, [charge], run_id="a")
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge], run_id="b")
+    with pytest.raises(UnknownQuestionError):
+        await drive(journal, [charge], run_id="b", approvals={"s0p0": True})
+    assert outputs(await drive(journal, [charge], run_id="a", approvals={"s0p0": True})) == [{"receipt": 1}]
+    assert outputs(await drive(journal, [charge], run_id="b")) == [{"receipt": 1}]
+    assert effects.count() == 2
+
+
+async def test_a_doubt_whose_run_is_gone_names_the_operators_way_out(journal, rows, effects):
+    charge = hanging(effects, idempotency="args", window="cross-run")
+    with pytest.raises(StepTimeoutError):
+        await drive(journal, [charge], run_id="a")
+    while await journal.delete_prefix(keys.request("a")):
+        pass
+    for _ in range(2):
+        with pytest.raises(SideEffectRetryBlockedError, match="release_failed_claim") as blocked:
+            await drive(journal, [charge], run_id="b")
+        assert (blocked.value.detail["question"], blocked.value.interrupts) == ("", ())
+    assert await release_failed_claim(journal, tool_name="charge", args={"order": 1}, output={"receipt": 1}) is True
+    assert outputs(await drive(journal, [charge], run_id="b")) == [{"receipt": 1}]
+    assert effects.count() == 1
+
+
+async def test_a_twin_of_a_call_that_timed_out_is_in_doubt_with_it_and_does_not_run(journal, effects):
+    charge = hanging(effects, idempotency="args")
+    turns = [[("charge", {"order": 1})] * 3, "Done."]
+    with pytest.raises(StepTimeoutError):
+        await drive(journal, [charge], turns)
+    assert effects.count() == 1
+    assert [one.question for one in await list_interrupts(journal)] == ["r/s0p0/in_doubt/1"]
+    await decide(journal, "r/s0p0/in_doubt/1", False, output={"receipt": 1})
+    assert outputs(await drive(journal, [charge], turns)) == [{"receipt": 1}] * 3
+    assert effects.count() == 1
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+async def test_late_evidence_settles_keyed_work(journal, effects, options):
+    release = threading.Event()
+
+    @tool(timeout=0.02, **options)
+    def charge(ctx: Context, order: int) -> dict:
+        """Charge, late."""
+        release.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    with pytest.raises(StepTimeoutError):
+        await drive(journal, [charge])
+    release.set()
+    evidence = keys.evidence("r", keys.ROOT, "s0p0", 1)
+    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
+        await asyncio.sleep(0.005)
+    assert outputs(await drive(journal, [charge])) == [{"receipt": 1}]
+    assert effects.count() == 1
+
+
+@pytest.mark.parametrize("options", ACROSS)
+async def test_a_run_that_waits_for_another_runs_work_takes_its_result(journal, effects, options):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(**options)
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    first = asyncio.ensure_future(drive(journal, [charge], run_id="a"))
+    await entered.wait()
+    second = asyncio.ensure_future(drive(journal, [charge], run_id="b"))
+    while await get(journal, keys.lock("b")) is None:  # noqa: ASYNC110 - it appears in the store
+        await asyncio.sleep(0.002)
+    go_on.set()
+    assert [outputs(result) for result in await asyncio.gather(first, second)] == [[{"receipt": 1}]] * 2
+    assert effects.count() == 1
+
+
+async def test_a_run_that_waits_is_cancelled_without_a_trace_of_the_work(journal, effects):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(idempotency="args", window="cross-run")
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    first = asyncio.ensure_future(drive(journal, [charge], run_id="a"))
+    await entered.wait()
+    second = asyncio.ensure_future(drive(journal, [charge], run_id="b"))
+    while await get(journal, keys.model("b", keys.ROOT, 0)) is None:  # noqa: ASYNC110 - it appears in the store
+        await asyncio.sleep(0.002)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert await get(journal, keys.tool("b", keys.ROOT, 0, 0)) is None
+    go_on.set()
+    await first
+    assert outputs(await drive(journal, [charge], run_id="b")) == [{"receipt": 1}]
+    assert effects.count() == 1
+
+
+async def test_a_failed_twin_is_not_run_again_by_its_siblings(journal, effects):
+    @tool(idempotency="args")
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge and fail."""
+        effects.fire("charge", f"order-{order}")
+        raise ConnectionError("lost")
+
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge], [[("charge", {"order": 1})] * 3, "Done."])
+    assert effects.count() == 1
+
+
+async def test_a_repeat_in_a_later_step_of_work_in_doubt_does_not_run(journal, effects):
+    @tool(idempotency="args")
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge and fail."""
+        effects.fire("charge", f"order-{order}")
+        raise ConnectionError("lost")
+
+    with pytest.raises(SideEffectRetryBlockedError) as blocked:
+        await drive(journal, [charge], [ONE[0], ONE[0], "Done."])
+    assert [one.question for one in blocked.value.interrupts] == ["r/s0p0/in_doubt/1"]
+    assert effects.count() == 1
+
+
+async def test_a_held_answer_for_keyed_work(journal, effects):
+    charge = charging(effects, idempotency="args", confirm=True)
+    ahead = Approval(approved=True, args_digest=args_hash({"order": 1}))
+    result = await drive(journal, [charge], approvals={"s0p0": ahead})
+    assert (outputs(result), result.unused_approvals, effects.count()) == ([{"receipt": 1}], (), 1)
+
+
+async def test_keyed_work_that_a_person_is_asked_about_is_asked_once_for_all_twins(journal, effects):
+    charge = charging(effects, idempotency="args", confirm=True)
+    turns = [[("charge", {"order": 1})] * 2, "Done."]
+    waits = await drive(journal, [charge], turns)
+    questions = sorted({one.question for one in waits.interrupts})
+    assert questions == ["r/s0p0/confirm/0"]
+    await decide(journal, "r/s0p0/confirm/0", True)
+    assert outputs(await drive(journal, [charge], turns)) == [{"receipt": 1}] * 2
+    assert effects.count() == 1
+
+
+async def test_a_fork_of_a_run_with_work_across_runs_reads_it(journal, effects):
+    charge = charging(effects, idempotency="args", window="cross-run")
+    await drive(journal, [charge], run_id="a")
+    await fork_run(journal=journal, run_id="a", step=0, new_run_id="f")
+    result = await drive(journal, [charge], run_id="f")
+    assert (outputs(result), effects.count()) == ([{"receipt": 1}], 1)
+
+
+async def test_a_run_is_busy_only_for_itself(journal, effects):
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, slowly."""
+        entered.set()
+        await go_on.wait()
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    first = asyncio.ensure_future(drive(journal, [charge], run_id="a"))
+    await entered.wait()
+    with pytest.raises(RunBusyError):
+        await drive(journal, [charge], run_id="a")
+    assert (await drive(journal, [], ["Hi."], run_id="b")).text == "Hi."
+    go_on.set()
+    await first
