@@ -16,6 +16,7 @@ from gnl_core.errors import (
     ChildRunError,
     CompensatedRunError,
     ConfigError,
+    DivergenceError,
     RefusedError,
     RunBusyError,
     RunNotFoundError,
@@ -247,11 +248,17 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
             f"the row {key} holds no input of a run that can be read ({error}); run `gnl doctor`", key=key
         ) from None
     if asked.messages is not None and fingerprint(asked.messages, None) != fingerprint(messages, None):
-        warnings.append(
-            f"run {asked.run_id!r} began with other messages than were passed now; it goes on with those it began "
-            "with. "
-            "One run id is one job: use another for another"
+        message = (
+            f"run {asked.run_id!r} began with other messages than were passed now. One run id is one job: use another for "
+            "another"
         )
+        if asked.options.replay == "strict":
+            raise DivergenceError(
+                message + ", or drive it with replay='lenient', which goes on with those it began with",
+                run_id=asked.run_id,
+                differs=["messages"],
+            )
+        warnings.append(message + "; it goes on with those it began with")
     options = replace(
         asked.options,
         limits=asked.options.limits if asked.explicit_limits else limits,

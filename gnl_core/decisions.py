@@ -229,6 +229,8 @@ async def decide(
         ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; or no `actor` for
             a run that has one.
     """
+    if type(approved) is not bool:
+        raise ConfigError(f"approved is {approved!r}, must be True or False", question=question)
     run_id, call, kind, attempt = parse_question(question)
     root, part = keys.split_run_id(run_id)
     place = keys.parse_call_id(call)
@@ -288,9 +290,8 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
     has_output = approval.output is not MISSING
     if has_output and (approval.approved or interrupt.kind != "in_doubt"):
         raise ConfigError(
-            "an output says what a call in doubt is known to have come to: pass it with approved=False to a "
-            "question of "
-            f"kind 'in_doubt', not to {interrupt.question!r}"
+            "an output says what a call in doubt is known to have come to: pass it with approved=False to a question "
+            f"of kind 'in_doubt', not to {interrupt.question!r}"
         )
     if approval.args_digest is not None and approval.args_digest != interrupt.args_digest:
         raise UnknownQuestionError(

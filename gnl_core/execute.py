@@ -143,9 +143,8 @@ class Executor:
                 raise
             raise EffectNotRecordedError(
                 f"{call.tool.name} (call {call.id} of run {self.run}) took effect, but the store did not take its "
-                "record "
-                f"({error}). The result is on this error as .output: keep it, it is the only copy. The run's next "
-                "drive "
+                f"record ({error}). The result is on this error as .output: keep it, it is the only copy. The run's "
+                "next drive "
                 "finds the call in doubt; settle it with that result",
                 output=value,
                 run_id=self.run,
@@ -156,8 +155,8 @@ class Executor:
         if record.unrepresentable:
             slot.error = ResultNotRepresentableError(
                 f"{call.tool.name} (call {call.id} of run {self.run}) ran and is recorded as done, but its result "
-                "cannot "
-                f"be stored: {record.unrepresentable}. Return plain data from the tool; the model is told that the "
+                f"cannot be stored: {record.unrepresentable}. Return plain data from the tool; the model is told that "
+                "the "
                 "result is missing when the run is driven again",
                 output=value,
                 run_id=self.run,
@@ -179,7 +178,18 @@ class Executor:
             fence=0,
         )
         finishers = [op for finish in claim.finish for op in finish(Ended(False, None))]
-        await self._write_terminal(slot, claim, self._terminal(call, claim, record, None), finishers, Raised(error))
+        ops = self._terminal(call, claim, record, None)
+        if record.side_effect and not record.certain and self.request.fence is not None:
+            # The model is told that it failed; whether it took effect is a question all the same.
+            question = f"{self.run}/{call.id}/in_doubt/{record.attempts}"
+            ask_key = keys.ask(record.started_at, call.root, self.part, call.id)
+            ops = (*ops, Create(ask_key, {"question": question}, if_present="keep"))
+            self.request.warn(
+                f"{call.tool.name} (call {call.id} of run {self.run}) raised {type(error).__name__}; the model was "
+                f"told so, but whether it took effect is not known: question {question} is open, and the run's next "
+                "drive stops at it. A tool that raises NotPerformedError says that nothing has happened"
+            )
+        await self._write_terminal(slot, claim, ops, finishers, Raised(error))
         settle(slot, record, None)
 
     async def _record_given_up(

@@ -22,9 +22,8 @@ class Recorded:
         if record.digest != call.digest or record.tool != call.tool.name:
             what = "arguments" if record.tool == call.tool.name else f"tool ({record.tool})"
             message = (
-                f"call {call.id} of run {call.run} was recorded with another {what} than {call.tool.name} is "
-                "called with "
-                "now; the record is what counts"
+                f"call {call.id} of run {call.run} was recorded with another {what} than {call.tool.name} is called "
+                "with now; the record is what counts"
             )
             if ctx.request.options.replay == "strict":
                 return Block(
