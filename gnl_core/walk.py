@@ -305,6 +305,7 @@ class Walker:
         finish = tuple(one for proceed in proceeds for one in proceed.finish)
         first = ctx.state in (State.FRESH, State.ANSWERED)
         if not tool.side_effect and not tool.args_mode:
+            extra += self._asked(ctx)
             if extra:
                 await self.request.write(extra, pending=self.pending, begins=True)
             slot.claim = Claim(record, ctx.entry, self.request.now, first, finish, ctx)

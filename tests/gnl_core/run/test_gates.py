@@ -227,11 +227,12 @@ async def test_a_drive_that_only_waits_writes_no_rows_but_its_lock(journal, rows
     assert changed <= {"run/r/req/lock", "run/r/req/beat", "run/r/~/head"}
 
 
-async def test_an_open_question_stands_in_the_list_of_questions_until_it_is_carried_out(journal, rows, effects):
+@pytest.mark.parametrize("side_effect", [True, False])
+async def test_an_open_question_stands_in_the_list_until_it_is_carried_out(journal, rows, effects, side_effect):
     async def listed():
         return [key.split("/", 3)[3] for key in await rows.values() if key.startswith("ix/ask/")]
 
-    charge = charging(effects, confirm=True)
+    charge = charging(effects, confirm=True, side_effect=side_effect)
     await drive(journal, [charge], [*CHARGE, *CHARGE])
     assert await listed() == ["r/~/s0p0", "r/~/s0p1"]
     await decide(journal, "r/s0p0/confirm/0", True)
