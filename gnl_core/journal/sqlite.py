@@ -15,10 +15,11 @@ from typing import Any, Self, cast
 from gnl_core.errors import ConfigError
 from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
 from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
+from gnl_core.journal.sqlite_call import Held, Job
 from gnl_core.journal.sqlite_open import Durability, target_of
 from gnl_core.journal.sqlite_rows import Rows
 from gnl_core.journal.sqlite_state import Clock, Statistics
-from gnl_core.journal.sqlite_thread import Held, Job, Reader, Writer
+from gnl_core.journal.sqlite_thread import Reader, Writer
 from gnl_core.journal.sqlite_write import WriteRows
 
 
@@ -39,7 +40,7 @@ class _Engine:
 
     def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
         loop = asyncio.get_running_loop()
-        future = Held(loop=loop)
+        future = Held(loop)
         self.writer.submit(Job(work, arguments, future, loop))
         return future
 

@@ -7,20 +7,19 @@ its own, so that no batch suffers for another.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import os
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
 
 from gnl_core.errors import StoreCorruptError, StoreUnavailableError, StoreUnknownError
 from gnl_core.journal import sqlite_process
+from gnl_core.journal.sqlite_call import Job, Outcome, deliver
 from gnl_core.journal.sqlite_open import Busy, Target, busy_error, connect, translate
 from gnl_core.journal.sqlite_rows import Rows
 from gnl_core.journal.sqlite_state import Clock, Statistics
@@ -30,57 +29,6 @@ _MOST_BATCHES = 128  # of one transaction: what waits behind it should not wait 
 _LONGEST_NAP_S = 0.01
 
 _RowsT = TypeVar("_RowsT", bound=Rows)
-
-
-class Held(asyncio.Future[Any]):
-    """A future that cannot be cancelled: a cancelled task learns of it when the outcome is there, not before."""
-
-    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 - the signature is asyncio's
-        """Refuse; the task then raises `CancelledError` as soon as it is woken with the outcome."""
-        return False
-
-
-class Job:
-    """One call: a function over `Rows`, its arguments, and who waits for it: a future, on its loop or on none."""
-
-    __slots__ = ("arguments", "future", "loop", "work")
-
-    def __init__(
-        self,
-        work: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        future: asyncio.Future[Any] | concurrent.futures.Future[Any],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        self.work = work
-        self.arguments = arguments
-        self.future = future
-        self.loop = loop
-
-
-Outcome: TypeAlias = tuple[Job, Any, BaseException | None]
-
-
-def _settle(outcomes: Sequence[Outcome]) -> None:
-    for job, value, error in outcomes:
-        if job.future.done():
-            continue
-        if error is None:
-            job.future.set_result(value)
-        else:
-            job.future.set_exception(error)
-
-
-def _deliver(outcomes: Sequence[Outcome]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome[0].loop, []).append(outcome)
-    for loop, mine in by_loop.items():
-        if loop is None:
-            _settle(mine)
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-                loop.call_soon_threadsafe(_settle, mine)
 
 
 class Worker(Generic[_RowsT]):
@@ -163,10 +111,10 @@ class Worker(Generic[_RowsT]):
         while not ending:
             jobs, ending = _take(self._queue)
             try:
-                _deliver(self._answer(jobs))
+                deliver(self._answer(jobs))
             except BaseException as error:
                 # Whatever it is, somebody waits: a thread that died silently would hang them all.
-                _deliver([(job, None, error) for job in jobs])
+                deliver([(job, None, error) for job in jobs])
             del jobs  # a thread that waits must not keep alive what the last call wrote
         with self._gate:
             self._drop()
@@ -303,10 +251,9 @@ def _take(queue: SimpleQueue[Job | None]) -> tuple[list[Job], bool]:
         jobs.append(job)
         if len(jobs) == _MOST_BATCHES:
             return jobs, False
-        try:
-            job = queue.get_nowait()
-        except Empty:
+        if queue.empty():  # nobody else takes from it, so what it holds now is there to be taken
             return jobs, False
+        job = queue.get_nowait()
     return jobs, True
 
 
