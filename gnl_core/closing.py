@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,31 @@ async def close(
     Raises:
         CanceledError, CompensatedRunError: The run was halted while its last answer was under way, which is not taken.
         RunFencedError, JournalError: A drive without an error could not be recorded as ended.
+        asyncio.CancelledError: The caller was cancelled meanwhile; the end was written all the same.
     """
+    ending = asyncio.ensure_future(_close(admitted, beat, pending, counts=counts, interrupts=interrupts, error=error))
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.wait({ending})
+        except asyncio.CancelledError as one:
+            cancelled = one
+    if cancelled is not None:
+        if not ending.cancelled():
+            ending.exception()  # read, so that nobody warns of it
+        raise cancelled
+    ending.result()
+
+
+async def _close(
+    admitted: Admitted,
+    beat: Heartbeat,
+    pending: list[Op],
+    *,
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt],
+    error: BaseException | None,
+) -> None:
     request = admitted.request
     try:
         await beat.stop()
