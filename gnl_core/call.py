@@ -12,10 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnl_core import keys
-from gnl_core.errors import GnlError, NotCanonicalError, RunFencedError, ToolArgumentsError
+from gnl_core.decisions import question_of
+from gnl_core.errors import (
+    DoubtError,
+    GnlError,
+    NotCanonicalError,
+    RefusedError,
+    RunFencedError,
+    ToolArgumentsError,
+)
 from gnl_core.events import Event, tell
 from gnl_core.execute import Executor
-from gnl_core.journal.port import Create, JsonValue, Key, Op
+from gnl_core.journal.port import Create, Entry, JsonValue, Key, Op
 from gnl_core.journal.values import to_text
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.records import CallRecord, read_call
@@ -123,9 +131,16 @@ class Caller:
     def _unusable(self, slot: Slot, key: Key, error: GnlError) -> None:
         """Tell the model that its call cannot be used: no tool ran, and it is recorded with the next batch."""
         known = self.request.rows.get(key)
-        if known is not None:
-            record = read_call(known)
-            settle_recorded(slot, record, known.blob, key)
+        record = read_call(known) if known is not None else None
+        if known is not None and record is not None:
+            if record.terminal or (record.status == "failed" and not record.side_effect):
+                settle_recorded(slot, record, known.blob, key)
+            else:
+                self._strand(slot, record, known, error)
+            return
+        child = keys.child_id(self.request.root, self.part, slot.part.id)
+        if keys.head(self.request.root, child) in self.request.rows:
+            self._strand(slot, None, None, error)
             return
         if slot.part.id and self.request.last_step(self.part) > step_of(slot.part.id):
             slot.error, slot.status = gap(self.run, slot.part.id), "blocked"
@@ -142,6 +157,22 @@ class Caller:
         )
         self.pending.append(Create(key, record.to_json(), if_present="keep"))
         settle(slot, record, None)
+
+    def _strand(self, slot: Slot, record: CallRecord | None, entry: Entry | None, error: GnlError) -> None:
+        """Stop at a call that waits, or was begun, and whose tool is gone or takes other arguments by now."""
+        slot.status = "blocked"
+        if record is not None and entry is not None:
+            question = question_of(self.request.root, self.part, record, entry, self.request.now)
+            slot.interrupts = (question,) if question is not None else ()
+        waits = record is None or record.status in ("suspended", "released")
+        kind, state = (RefusedError, "waits") if waits else (DoubtError, "was begun and nobody knows how it ended")
+        slot.error = kind(
+            f"call {slot.part.id} of run {self.run} {state}, and cannot go on: {error}. Give the run the tool that it "
+            "had, or fork the run before this step",
+            run_id=self.run,
+            tool_call_id=slot.part.id,
+            tool=slot.part.name,
+        )
 
     # Run -----------------------------------------------------------------------------------------------------------
 

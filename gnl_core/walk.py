@@ -280,7 +280,8 @@ class Walker:
         if call.unfit is not None:
             raise DoubtError(
                 f"call {call.id} of run {self.run} may run again, but its recorded arguments fit {tool.name} no more "
-                f"({call.unfit}); bring the tool back to what it took, or settle the call with what it came to",
+                f"({call.unfit}). Bring the tool back to what it took, or answer the call's question with a no: for a "
+                "call in doubt, with what it came to",
                 run_id=self.run,
                 tool_call_id=call.id,
                 tool=tool.name,

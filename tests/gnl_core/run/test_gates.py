@@ -11,6 +11,7 @@ from gnl_core import (
     LoopDetection,
     RequireApproval,
     RunLimits,
+    agent_tool,
     cancel_run,
     decide,
     list_interrupts,
@@ -18,7 +19,13 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.errors import DoubtError, IdempotencyOwnerMismatchError, JournalGapError, RunLimitExceededError
+from gnl_core.errors import (
+    DoubtError,
+    IdempotencyOwnerMismatchError,
+    JournalGapError,
+    RefusedError,
+    RunLimitExceededError,
+)
 from gnl_core.gates import GATES
 from gnl_core.model.messages import ModelResponse, ToolCallPart
 from gnl_core.testing.faulty import FaultyJournal
@@ -123,6 +130,49 @@ async def test_a_call_in_doubt_whose_arguments_fit_no_more_is_neither_run_nor_dr
         await drive(journal, [charge], CHARGE)
     assert (await drive(journal, [charging(effects)], CHARGE)).text == "done"
     assert effects.count() == 2
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_call_that_waits_is_not_passed_over_where_its_tool_is_gone_or_another(journal, effects, keyed, gone):
+    declared = {"confirm": True, "idempotency": "args" if keyed else "call"}
+    await drive(journal, [charging(effects, **declared)], CHARGE)
+
+    @tool(**declared)
+    def charge(cents: int) -> str:
+        raise AssertionError("not called")
+
+    if gone or keyed:
+        with pytest.raises(RefusedError, match="Give the run the tool") as stopped:
+            await drive(journal, [] if gone else [charge], CHARGE)
+        assert [one.question for one in stopped.value.interrupts] == ["r/s0p0/confirm/0"]
+    else:
+        result = await drive(journal, [charge], CHARGE)
+        assert [one.question for one in result.interrupts] == ["r/s0p0/confirm/0"]
+    await decide(journal, "r/s0p0/confirm/0", True)
+    result = await drive(journal, [charging(effects, **declared)], CHARGE)
+    assert (result.text, effects.count()) == ("done", 1)
+
+
+async def test_a_call_in_doubt_is_not_passed_over_where_its_tool_is_gone(journal, effects):
+    await drive(journal, [charging(effects, fails=1)], CHARGE)
+    for _ in range(2):
+        with pytest.raises(DoubtError, match="no tool named 'charge'") as stopped:
+            await drive(journal, [], CHARGE)
+        assert [one.question for one in stopped.value.interrupts] == ["r/s0p0/in_doubt/1"]
+    assert effects.count() == 1
+
+
+async def test_a_sub_agent_that_waits_is_not_passed_over_where_it_is_gone(journal, effects):
+    inner = ScriptedModel([CHARGE, "paid"])
+    helper = agent_tool(name="helper", description="x", model=inner, tools=[charging(effects, confirm=True)])
+    turn = [("helper", {"task": "pay"})]
+    (question,) = (await drive(journal, [helper], turn)).interrupts
+    with pytest.raises(RefusedError, match="no tool named 'helper'"):
+        await drive(journal, [], turn)
+    await decide(journal, question.question, True)
+    assert (await drive(journal, [helper], turn)).text == "done"
+    assert effects.count() == 1
 
 
 async def test_a_missing_record_before_a_later_step_is_a_gap_and_runs_nothing(journal, rows, effects):
