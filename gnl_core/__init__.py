@@ -71,8 +71,11 @@ if TYPE_CHECKING:
     from gnl_core.limits import RunLimits as RunLimits
     from gnl_core.limits import Timeouts as Timeouts
     from gnl_core.model.messages import Message as Message
+    from gnl_core.model.messages import ModelRequest as ModelRequest
+    from gnl_core.model.messages import ModelResponse as ModelResponse
     from gnl_core.model.messages import ModelSettings as ModelSettings
     from gnl_core.model.messages import TextPart as TextPart
+    from gnl_core.model.messages import ToolSpec as ToolSpec
     from gnl_core.model.messages import Usage as Usage
     from gnl_core.model.port import ChatModel as ChatModel
     from gnl_core.model.router import register_model_provider as register_model_provider
@@ -149,7 +152,15 @@ _HOMES = {
     "gnl_core.journal.memory": ("InMemoryStorage",),
     "gnl_core.journal.sqlite": ("SqliteStorage",),
     "gnl_core.limits": ("LoopDetection", "Price", "RunLimits", "Timeouts"),
-    "gnl_core.model.messages": ("Message", "ModelSettings", "TextPart", "Usage"),
+    "gnl_core.model.messages": (
+        "Message",
+        "ModelRequest",
+        "ModelResponse",
+        "ModelSettings",
+        "TextPart",
+        "ToolSpec",
+        "Usage",
+    ),
     "gnl_core.model.port": ("ChatModel",),
     "gnl_core.model.router": ("register_model_provider", "resolve_model"),
     "gnl_core.policy": ("Allow", "Deny", "GuardCall", "RequireApproval"),

@@ -9,6 +9,9 @@ import gnl_core
 import gnl_core.testing
 
 NAMES = [
+    "ToolSpec",
+    "ModelResponse",
+    "ModelRequest",
     "read_run",
     "list_runs",
     "count_runs_by_status",

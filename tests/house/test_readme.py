@@ -1,5 +1,6 @@
 """The README's examples run as they stand, and its commands exist."""
 
+import asyncio
 import re
 import shlex
 from importlib.resources import files
@@ -8,10 +9,63 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gnl_core import SqliteStorage, read_run
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUN, RECOVER, STREAM, OWN_LOOP, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+PAYMENTS = """
+class Payments:
+    def __init__(self):
+        self.charges = {}
+
+    async def find(self, key):
+        return self.charges.get(key)
+
+    async def charge(self, order_id, amount, *, idempotency_key):
+        return self.charges.setdefault(idempotency_key, {"order_id": order_id, "amount": amount})
+
+
+payments = Payments()
+"""
+AROUND = """
+import asyncio
+
+from gnl_core import *
+from gnl_core.testing import ScriptedModel
+
+
+async def main(journal, model):
+"""
+
+
+def around(body):
+    indented = "".join(f"    {line}\n" for line in body.splitlines())
+    turns = [[("charge_card", {"order_id": "7", "amount": 4200})], "The order is paid."]
+    drive = f"asyncio.run(main(storage.runs, ScriptedModel({turns!r})))"
+    end = f"\n\nwith SqliteStorage('runs.db') as storage:\n    {drive}\n"
+    return PAYMENTS + RECOVER + AROUND + indented + end
+
+
+def test_the_first_example_runs_and_runs_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        exec(compile(RUN, "README.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "The order is paid.\n" * 2
+    with SqliteStorage("runs.db") as storage:
+        assert len(asyncio.run(read_run(storage.runs, "order-123")).steps) == 2
+
+
+@pytest.mark.parametrize("block", [STREAM, OWN_LOOP])
+def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "__main__"}
+    for _ in range(2):
+        exec(compile(around(block), "README.md", "exec"), scope)
+        assert capsys.readouterr().out.endswith("The order is paid.\n")
+    # The payments of the second time are empty: nothing was charged again.
+    assert scope["payments"].charges == {}
 
 
 def test_the_judge_of_the_readme_sits_the_exam(tmp_path):
