@@ -36,11 +36,12 @@ def crashtest(
 ) -> None:
     """Kill an agent at every write and around every effect, resume it, and count what really happened.
 
-    MODULE:FUNCTION is an async function of (journal, effects) that starts the run or resumes it; its tools call
-    effects.fire("name", context, output) where a real tool would act on the world. No real journal is touched.
+    MODULE:FUNCTION is an async function of (journal, effects) that starts the run, or resumes it, with that very
+    journal; its tools call effects.fire("name", context, output) where a real tool would act on the world. No real
+    journal is touched. The module must be importable without running anything.
 
     Exit status: 0 no call acted twice and every run came to an end or waits for a person, 1 otherwise, 2 the scenario
-    cannot be used.
+    cannot be used, or leaves nothing to judge.
     """
     function = load(scenario)
     from gnl_core.testing.matrix import crashtest as run_crashtest  # noqa: PLC0415 - help must not wait for it

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from gnl_core import keys
 from gnl_core.approvals import MISSING, Approval, Interrupt
-from gnl_core.errors import AlreadyDecidedError, UnknownQuestionError
+from gnl_core.errors import AlreadyDecidedError, ConfigError, UnknownQuestionError
+from gnl_core.journal import get
 from gnl_core.journal.port import Journal, Op
+from gnl_core.records import read_call
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal, die
 
@@ -18,7 +21,7 @@ Scenario: TypeAlias = Callable[[Journal, EffectLog], Awaitable[object]]
 """Starts the run, or resumes it: it is called again in a new process. What it returns may have `interrupts`."""
 
 Policy: TypeAlias = Callable[[Interrupt, EffectLog], Approval | None]
-"""Answers a question; None leaves it open."""
+"""Answers a question; None leaves it open, and a `ConfigError` says that it cannot tell: then nothing is judged."""
 
 
 class Storage(Protocol):
@@ -34,6 +37,8 @@ class Storage(Protocol):
         ...
 
 
+State: TypeAlias = Literal["completed", "waiting", "failed", "unjudged"]
+
 StorageFactory: TypeAlias = Callable[[Path], Storage]
 """Opens the store that lives in a folder; called once in each process."""
 
@@ -41,11 +46,22 @@ StorageFactory: TypeAlias = Callable[[Path], Storage]
 def by_witness(question: Interrupt, effects: EffectLog) -> Approval | None:
     """Answer as a person would who can look the effect up: yes, but what has happened is not done again.
 
-    A doubt is settled by the log: the call's effect is its output, and without one the call may run. The log is asked
-    under the call's key, so `EffectLog.fire` must have been given the tool's `Context`.
+    A doubt is settled by the log: the call's effect is its output, and without one the call may run. An effect that
+    names no call could be any call's, so beside one the log proves of no call that it has not happened.
+
+    Raises:
+        ConfigError: The log cannot tell whether the call has happened.
     """
     effect = effects.find(question) if question.kind == "in_doubt" else None
     if effect is None:
+        if question.kind == "in_doubt" and (strange := next((one for one in effects.read() if not one.call), None)):
+            raise ConfigError(
+                f"effects.fire({strange.name!r}, {strange.key!r}, …) was called where no tool's body runs, so nobody "
+                f"can tell whether {question.tool_name} ({question.run_id}/{question.tool_call_id}), which is in "
+                "doubt, has happened: annotate a parameter of the tool with Context and pass that instead of "
+                f"{strange.key!r}",
+                question=question.question,
+            )
         return Approval(approved=True, actor="crashtest", reason="the log holds no effect of it")
     return Approval(approved=False, actor="crashtest", reason="the log holds its effect", output=effect.output)
 
@@ -70,25 +86,31 @@ class Drive:
     """How far one process came that lived to tell.
 
     Attributes:
-        state: 'completed'; 'waiting' for a person, under questions that are listed; or 'failed'.
+        state: 'completed'; 'waiting' for a person, under questions that are listed; 'failed'; or 'unjudged', since the
+            policy could not tell what had happened.
         writes: Writes of the journal.
         fired: Effects begun.
         hit: Whether its fault struck.
         error: The last error; '' where there was none.
         labels: What each write wrote.
+        asked: How many questions it met.
+        harmless: Effects ('<name> <key>') of calls whose tool is declared side_effect=False; looked up where the
+            process had no fault and the run is completed.
     """
 
-    state: Literal["completed", "waiting", "failed"]
+    state: State
     writes: int
     fired: int
     hit: bool
     error: str
     labels: tuple[str, ...]
+    asked: int = 0
+    harmless: tuple[str, ...] = ()
 
 
 def drive_from_json(value: dict[str, Any]) -> Drive:
     """Return the `Drive` that a child sent."""
-    return Drive(**{**value, "labels": tuple(value["labels"])})
+    return Drive(**{**value, "labels": tuple(value["labels"]), "harmless": tuple(value["harmless"])})
 
 
 async def drive(
@@ -101,8 +123,9 @@ async def drive(
     effects = EffectLog(folder / "effects.jsonl")
     if fault is not None and fault.at == "effect":
         setattr(effects, fault.when, lambda number: die() if fault.hits(number) else None)
-    state: Literal["completed", "waiting", "failed"] = "failed"
-    error = ""
+    state: State = "failed"
+    error, asked = "", 0
+    harmless: tuple[str, ...] = ()
     try:
         for _ in range(_ROUNDS):
             try:
@@ -117,11 +140,19 @@ async def drive(
             _note(folder, [question.question for question in questions if question.kind == "in_doubt"])
             if not questions:
                 break
-            if not await _answer(policy, questions, journal, effects):
+            asked += len(questions)
+            try:
+                answered = await _answer(policy, questions, journal, effects)
+            except ConfigError as unclear:
+                state, error = "unjudged", str(unclear)
+                break
+            if not answered:
                 missing = await _unlisted(questions, storage.runs)
                 state = "failed" if missing else "waiting"
                 error = f"it waits for {missing}, which list_interrupts does not list" if missing else error
                 break
+        if fault is None and state == "completed":
+            harmless = await _harmless(effects, storage.runs)
     finally:
         await storage.aclose()
     return Drive(
@@ -131,6 +162,8 @@ async def drive(
         hit=journal.hit > 0,
         error=error,
         labels=tuple(labels),
+        asked=asked,
+        harmless=harmless,
     )
 
 
@@ -174,6 +207,18 @@ async def _unlisted(questions: Sequence[Interrupt], journal: Journal) -> str:
 
     listed = {question.question for question in await list_interrupts(journal)}
     return ", ".join(question.question for question in questions if question.question not in listed)
+
+
+async def _harmless(effects: EffectLog, journal: Journal) -> tuple[str, ...]:
+    """Name the effects of calls whose tool says that it has none."""
+    found: dict[str, None] = {}
+    for effect in effects.read():
+        run, _, call = effect.call.rpartition("/")
+        place = keys.parse_call_id(call)
+        entry = await get(journal, keys.tool(*keys.split_run_id(run), *place)) if run and place else None
+        if entry is not None and not read_call(entry).side_effect:
+            found[f"{effect.name} {effect.key}"] = None
+    return tuple(found)
 
 
 def _label(ops: Sequence[Op]) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Outcome = Literal["completed", "settled", "waiting", "stuck"]
+Outcome = Literal["completed", "settled", "waiting", "stuck", "unjudged"]
 """'completed': without anybody. 'settled': after a person had answered what was in doubt. 'waiting': a named question
-is open and listed. 'stuck': none of these, whatever was tried."""
+is open and listed. 'stuck': none of these, whatever was tried. 'unjudged': the policy could not tell what had happened;
+no report holds one, for the test is refused then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class CrashReport:
         effects: Effects of the undisturbed run, by call.
         results: One result a point.
         seconds: How long it took.
+        harmless: Effects of the undisturbed run, by call, whose tool is declared side_effect=False. A run may begin
+            such a call again without asking anybody, so a kill there is likely to repeat them.
     """
 
     scenario: str
@@ -60,6 +63,7 @@ class CrashReport:
     effects: Mapping[str, int]
     results: tuple[PointResult, ...]
     seconds: float
+    harmless: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:
@@ -116,6 +120,7 @@ class CrashReport:
             "waiting": self.count("waiting"),
             "stuck": self.count("stuck"),
             "lost": self.lost,
+            "harmless": list(self.harmless),
             "seconds": round(self.seconds, 3),
             "results": [asdict(result) for result in self.results],
         }
@@ -136,6 +141,9 @@ class CrashReport:
         ]
         lines = [f"crash test of {self.scenario}: {'passed' if self.ok else 'FAILED'}"]
         lines += [f"  {name:<30} {value}" for name, value in rows]
+        for key in self.harmless:
+            most = max(result.effects.get(key, 0) for result in self.results)
+            lines.append(f"  {key}: declared side_effect=False, but acted; up to {most} times")
         for result in self.faulty()[:_SHOWN]:
             calls = ", ".join(f"{key}: {count}" for key, count in result.effects.items()) or "no effects"
             lines.append(f"  {result.outcome}: {', then '.join(result.faults)} ({result.where}); {calls}")

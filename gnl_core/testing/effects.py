@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from gnl_core import keys
+from gnl_core.context import current_context
 from gnl_core.errors import StoreCorruptError
 
 T = TypeVar("T")
@@ -38,15 +40,17 @@ class Effect:
 
     Attributes:
         name: What happened, for instance 'charge'.
-        key: Which call did it.
+        key: What was given as its call: the key of one, or a text of one's own.
         pid: Process that did it.
         output: What the tool told of it.
+        call: Which call did it, '<run>/<call>'; '' where that is not known.
     """
 
     name: str
     key: str
     pid: int
     output: Any = None
+    call: str = ""
 
 
 def call_key(call: CallLike | str) -> str:
@@ -83,8 +87,10 @@ class EffectLog:
 
         Args:
             name: What happens, for instance 'charge'.
-            call: The tool's `Context`, or a key of one's own. With a `Context` the crash test can tell by itself
-                whether a call that is in doubt has happened.
+            call: The tool's `Context`, or a key of one's own, for instance an order's number: effects are counted by
+                it. Beside such a key the log keeps the call whose body it is fired in, so that the crash test can tell
+                whether a call in doubt has happened. In a thread that the body itself starts there is no telling:
+                pass the `Context` there.
             output: What the tool returns for it: anything that JSON can say.
         """
         with self._lock:
@@ -92,7 +98,10 @@ class EffectLog:
             number = self._fired
         if self.before is not None:
             self.before(number)
-        line = json.dumps({"name": name, "key": call_key(call), "pid": os.getpid(), "output": output})
+        key = call_key(call)
+        doer = current_context() if isinstance(call, str) else call
+        whose = call_key(doer) if doer is not None else key if _names_call(key) else ""
+        line = json.dumps({"name": name, "key": key, "call": whose, "pid": os.getpid(), "output": output})
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             # One write of one line: O_APPEND keeps lines of several processes whole and in order.
@@ -118,7 +127,9 @@ class EffectLog:
         for number, line in enumerate(lines, 1):
             try:
                 value = json.loads(line)
-                effects.append(Effect(value["name"], value["key"], value["pid"], value["output"]))
+                effects.append(
+                    Effect(value["name"], value["key"], value["pid"], value["output"], value.get("call", ""))
+                )
             except (ValueError, KeyError, TypeError):
                 raise StoreCorruptError(
                     f"line {number} of {self.path} is no effect; give the log a file of its own", line=number
@@ -126,17 +137,23 @@ class EffectLog:
         return effects
 
     def find(self, call: CallLike | str) -> Effect | None:
-        """Return the first effect of a call, None where there is none."""
+        """Return the first effect of a call, or of a key of one's own; None where there is none."""
         key = call_key(call)
-        return next((effect for effect in self.read() if effect.key == key), None)
+        return next((effect for effect in self.read() if key in (effect.call, effect.key)), None)
 
     def count(self, name: str | None = None, call: CallLike | str | None = None) -> int:
         """Return how many effects there are, of one name or one call where given."""
         key = None if call is None else call_key(call)
         return sum(
-            (name is None or effect.name == name) and (key is None or effect.key == key) for effect in self.read()
+            (name is None or effect.name == name) and (key is None or key in (effect.call, effect.key))
+            for effect in self.read()
         )
 
     def counts(self) -> dict[str, int]:
         """Return how many effects each call had, by '<name> <key>'."""
         return dict(Counter(f"{effect.name} {effect.key}" for effect in self.read()))
+
+
+def _names_call(key: str) -> bool:
+    run, _, call = key.rpartition("/")
+    return bool(run) and keys.parse_call_id(call) is not None

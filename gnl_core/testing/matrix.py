@@ -53,28 +53,31 @@ def crashtest(
     resume_limit: int = 6,
     child_timeout: float = 30.0,
     jobs: int | None = None,
+    min_effects: int = 1,
 ) -> CrashReport:
     """Run an agent's kill matrix, and say what each crash left behind.
 
     Args:
         scenario: An async function of (journal, effects) that starts the run or resumes it. Its tools call
-            `effects.fire("name", context, output)` where a real tool would act on the world. Its run id must not
-            change from call to call.
+            `effects.fire("name", context, output)` where a real tool would act on the world; a key of one's own in
+            place of the context does in a tool's body. Its run id must not change from call to call.
         storage_factory: Opens the store in a folder; default: `SqliteStorage` on the file journal.sqlite.
         folder: Where journals and logs are made, and removed unless they show a fault; default: a new folder in
             memory (/dev/shm) where there is one, else in the system's temporary folder.
         policy: Answers questions, in the process that met them: `by_witness`, `nobody`, `nobody_in_doubt`, `refuse`,
-            or one's own.
+            or one's own, which may raise a `ConfigError` where it cannot tell.
         actions: What goes wrong at each write; effects are killed around only if 'kill' is one of them.
         outage: Writes in a row that a store is away for; the runtime sends a batch again for some seconds.
         kills: Faults in a row, at least 1: with 2, each resumption is hit at each of its own points too.
         resume_limit: Processes that may resume a run before it counts as stuck, at least 1.
         child_timeout: Seconds after which a child counts as hung.
         jobs: Points tried at the same time; default: one for each processor.
+        min_effects: Effects that the undisturbed run must have, unless it asks somebody; 0 for a run that only reads.
 
     Raises:
-        ConfigError: The scenario is no async function, does not come to an end undisturbed, or this process cannot
-            fork safely (it runs threads or an event loop).
+        ConfigError: The scenario is no async function, does not come to an end undisturbed, leaves nothing to judge
+            (no write to the journal it was given, or no effect), or fires effects of which the policy cannot tell whose
+            they are; or this process cannot fork safely (it runs threads or an event loop).
     """
     if not inspect.iscoroutinefunction(scenario):
         raise ConfigError(
@@ -91,12 +94,18 @@ def crashtest(
         scenario, storage_factory or _sqlite, place, policy, tuple(actions), outage, kills, resume_limit, child_timeout
     )
     first = lab.learn()
+    if why := first.missing(min_effects):
+        shutil.rmtree(place)
+        raise ConfigError(f"nothing to judge: {_name(scenario)} {why}. {_MUST}")
     gc.collect()
     gc.freeze()  # else each child's first collection copies the parent's memory
     try:
         results = _spread(lab, first, jobs or os.cpu_count() or 1)
     finally:
         gc.unfreeze()
+    if unjudged := next((result for result in results if result.outcome == "unjudged"), None):
+        shutil.rmtree(place)
+        raise ConfigError(f"{_name(scenario)} cannot be judged: {unjudged.error}")
     with contextlib.suppress(OSError):
         place.rmdir()  # what shows a fault stays
     return CrashReport(
@@ -104,8 +113,15 @@ def crashtest(
         writes=first.drive.writes,
         effects=first.effects,
         results=tuple(results),
+        harmless=first.drive.harmless,
         seconds=time.monotonic() - began,
     )
+
+
+_MUST = (
+    "A scenario takes (journal, effects), drives its run with that very journal (run_durable(journal=journal, …)), and "
+    'its tools call effects.fire("name", context, output) where they act on the world'
+)
 
 
 def load_scenario(spec: str) -> Scenario:
@@ -135,6 +151,15 @@ class _First:
     drive: Drive
     effects: dict[str, int]
 
+    def missing(self, min_effects: int) -> str:
+        """Say what is missing for a kill to prove anything; '' where nothing is."""
+        fired = sum(self.effects.values())
+        if not self.drive.writes:
+            return "wrote nothing to the journal that it was given"
+        if fired < min_effects and not self.drive.asked:
+            return f"fired {fired} effects, fewer than {min_effects}" if fired else "fired no effect"
+        return ""
+
     def label(self, fault: Fault) -> str:
         """Say what a fault hits."""
         if fault.at == "effect":
@@ -161,7 +186,7 @@ class _Lab:
         folder.mkdir()
         child = start(lambda: [self._drive(folder, None), list(sys.modules)], talk=folder / "talk.txt")
         ended = child.wait(self.child_timeout)
-        if ended.answer is None or ended.answer[0]["state"] == "failed":
+        if ended.answer is None or ended.answer[0]["state"] in ("failed", "unjudged"):
             why = ended.answer[0]["error"] if ended.answer else f"its process ended with {ended.status}"
             raise ConfigError(
                 f"the scenario {_name(self.scenario)} comes to no end even undisturbed: {why}; "
