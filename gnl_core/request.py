@@ -164,7 +164,10 @@ class Request:
 
     def when(self, ctx: CallContext) -> str:
         """Return when the last attempt was claimed, for people."""
-        return f"at {datetime.fromtimestamp(self.started_at(ctx) / 1000, UTC).isoformat(timespec='seconds')}"
+        try:
+            return f"at {datetime.fromtimestamp(self.started_at(ctx) / 1000, UTC).isoformat(timespec='seconds')}"
+        except (ValueError, OverflowError, OSError):  # a row that somebody changed
+            return "at an unknown time"
 
     # Writing -------------------------------------------------------------------------------------------------------
 

@@ -294,3 +294,20 @@ async def test_an_id_that_could_be_a_key_is_no_key(journal, rows):
         result = await run_durable(run_id=run_id, journal=journal, model=ScriptedModel([]), prompt="go")
         assert result.text == run_id
     assert len({keys.decode(key)[1] for key in await rows.all(("run",))}) == 7
+
+
+@pytest.mark.parametrize("started_at", [10**18, 10**400, -(10**18), -1])
+async def test_a_doubt_whose_time_was_damaged_is_still_a_doubt(journal, rows, effects, started_at):
+    @tool
+    def charge(amount: int) -> str:
+        effects.fire("charge", "c")
+        raise RuntimeError("who knows")
+
+    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "go"}
+    with pytest.raises(ModelUnavailableError):
+        await run_durable(model=ScriptedModel([[("charge", {"amount": 1})], ModelUnavailableError("down")]), **options)
+    await rows.change("run/r/~/tool/000000/000", started_at=started_at)
+    for _ in range(2):
+        with pytest.raises(SideEffectRetryBlockedError):
+            await run_durable(model=ScriptedModel([[("charge", {"amount": 1})]]), **options)
+    assert effects.count() == 1
