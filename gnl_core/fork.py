@@ -11,6 +11,7 @@ from gnl_core.errors import ChildRunError, ForkRefusedError, RunExistsError, Run
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, Refused, new_batch
 from gnl_core.outcome import changed, head_ops, new_head, read_head
 from gnl_core.records import read_call, read_step
+from gnl_core.row_check import check_rows
 
 _CHUNK = 200
 
@@ -47,6 +48,7 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
     source = read_head(rows.get(keys.head(root)))
     if source is None or keys.input_of(root) not in rows:
         raise RunNotFoundError(f"there is no run {run_id!r} in this journal", run_id=run_id)
+    check_rows(rows, root)
     _check(rows, root, step)
     copies = list(_copies(rows, root, step, new_run_id))
     head = new_head(

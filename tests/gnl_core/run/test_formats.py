@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gnl_core import InMemoryStorage, SqliteStorage, decide, keys, list_interrupts, run_durable, tool
+from gnl_core import InMemoryStorage, SqliteStorage, decide, fork_run, keys, list_interrupts, run_durable, tool
 from gnl_core.doctor import examine_file, examine_runs
 from gnl_core.errors import JournalFormatError, ModelUnavailableError, SideEffectRetryBlockedError, StoreCorruptError
 from gnl_core.journal import Put, new_batch, scan_all
@@ -311,3 +311,20 @@ async def test_a_doubt_whose_time_was_damaged_is_still_a_doubt(journal, rows, ef
         with pytest.raises(SideEffectRetryBlockedError):
             await run_durable(model=ScriptedModel([[("charge", {"amount": 1})]]), **options)
     assert effects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["run/r/~/model/abc", "run/r/~/model/000000/000", "run/r/~/model", "run/r/~/model/-1", "run/r/~/model/٣"]
+)
+async def test_a_step_where_none_can_stand_is_told_by_a_drive_and_by_a_fork(journal, rows, key):
+    options = {"run_id": "r", "journal": journal, "prompt": "go"}
+    await run_durable(model=ScriptedModel(["done"]), **options)
+    value = (await rows.all())["run/r/~/model/000000"].value
+    await rows.put(tuple(key.split("/")), value)
+    for again in (
+        run_durable(model=ScriptedModel([]), **options),
+        fork_run(journal=journal, run_id="r", step=1, new_run_id="f"),
+    ):
+        with pytest.raises(StoreCorruptError, match="no model step can"):
+            await again
+    assert not any(name.startswith("run/f/") for name in await rows.all())
