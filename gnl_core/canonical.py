@@ -81,7 +81,30 @@ def args_hash(args: Mapping[str, object]) -> str:
     >>> args_hash({})
     '44136fa355b3678a'
     """
-    return digest(args)[:16]
+    text = _flat_text(args)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if text is not None else digest(args)[:16]
+
+
+_ATOMS = frozenset((str, int, bool, type(None)))
+_FLAT_LENGTH = 4_000  # characters: no int in so short a text is hashed in hex
+_sorted = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
+
+def _flat_text(value: Mapping[str, object]) -> str | None:
+    """Return the canonical text of arguments that need no rule but the order of keys, as most do; None for all others.
+
+    It takes a third of the time, for every call of a run. ASCII is its own NFC, and sorts by UTF-16 as it stands.
+    """
+    if type(value) is not dict:
+        return None
+    for name, item in value.items():
+        if type(name) is not str or type(item) not in _ATOMS:
+            return None
+    try:
+        text = _sorted(value)
+    except ValueError:  # an int of too many digits; the long way says so
+        return None
+    return text if len(text) <= _FLAT_LENGTH and text.isascii() and "\\u0000" not in text else None
 
 
 def _normal(value: object, path: str, above: set[int]) -> object:

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
-from hypothesis import given, reject
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from gnl_core import NotCanonicalError, args_hash, canonical_json
@@ -380,3 +380,46 @@ def test_s20_the_hash_depends_on_neither_locale_nor_hash_seed(tmp_path):
         seen.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip())
     assert len(seen) == 1
     assert len(seen.pop()) == 16
+
+
+text_near_ascii = st.text(st.characters(max_codepoint=0x301), max_size=8) | st.text('\0a\x7f"\\/é\u0308', max_size=4)
+
+
+@given(
+    st.dictionaries(
+        text_near_ascii | st.sampled_from([Color.RED, Size.SMALL, 1, None]),
+        st.none() | st.booleans() | st.integers() | st.floats() | text_near_ascii | st.sampled_from([Color.RED, []]),
+        max_size=5,
+    )
+)
+@example({"b": 1, "a": True, "c": None, "": "x"})
+@example({"\0gnl:Int": "1"})
+@example({"a": "\0"})
+@example({"n": 10**4_000})
+@example({"n": 10**4_299, "m": -(10**4_299)})
+@example({"n": 1.0, "m": -0.0})
+@example({"é": 1, "e\u0301": 2})
+@example({"lone": "\ud800"})
+def test_the_short_way_to_a_hash_and_the_long_one_agree(args):
+    assert hash_or_refusal(args_hash, args) == hash_or_refusal(the_long_way, args)
+
+
+def the_long_way(args):
+    return hashlib.sha256(canonical_json(args).encode()).hexdigest()[:16]
+
+
+def hash_or_refusal(function, args):
+    try:
+        return function(args)
+    except NotCanonicalError as error:
+        return str(error)
+
+
+def test_the_short_way_to_a_hash_agrees_where_ints_of_any_length_may_be_written():
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        for number in (10**3_990, 10**4_299, 10**4_300, -(10**5_000)):
+            assert args_hash({"n": number}) == the_long_way({"n": number})
+    finally:
+        sys.set_int_max_str_digits(before)
