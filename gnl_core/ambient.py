@@ -10,9 +10,10 @@ from typing import Any
 from gnl_core import keys
 from gnl_core.approvals import MISSING
 from gnl_core.call import Caller
+from gnl_core.canonical import args_hash, digest
 from gnl_core.codec import decode, encode
 from gnl_core.crash import succeeded
-from gnl_core.errors import ApprovalRequiredError, ConfigError, RefusedError, ToolError
+from gnl_core.errors import ApprovalRequiredError, ConfigError, GnlError, RefusedError, ToolError
 from gnl_core.journal import get, scan_all
 from gnl_core.journal.port import Applied, Journal, Key, Op, Replace, new_batch
 from gnl_core.look import may_still_run
@@ -28,8 +29,9 @@ from gnl_core.tools import tool as make_tool
 
 logger = logging.getLogger("gnl_core.ambient")
 
-_RUN = "ambient"
-"""Stands for the run in records of work that no run asked for."""
+_RUN = "__ambient:"
+"""Stands for the run in records of work that no run asked for, before the digest of what names the work: what a body
+leaves behind late is kept under it, and settles no other work. No caller's run id begins like this."""
 
 
 def with_idempotency(
@@ -59,6 +61,11 @@ def with_idempotency(
         ConfigError: The window is not possible here, or the tool asks for a person.
     """
     made = tool if isinstance(tool, Tool) else make_tool(tool)
+    if window not in ("run", "thread", "cross-run"):
+        raise ConfigError(f"with_idempotency of {made.name}: window={window!r} must be 'cross-run' or 'thread'")
+    for name, value in (("thread_id", thread_id or None), ("resource_id", resource_id)):
+        if value is not None:
+            keys.check_id(name, value)
     if window == "run" or (window == "thread" and not thread_id):
         raise ConfigError(
             f"with_idempotency of {made.name}: window={window!r} needs "
@@ -73,7 +80,7 @@ def with_idempotency(
         register(owner)
         request = Request(
             journal=journal,
-            root=_RUN,
+            root=_RUN + _digest(kept, thread_id, args),
             fence=None,
             owner=owner,
             options=Options(thread_id=thread_id, resource_id=resource_id),
@@ -90,6 +97,14 @@ def with_idempotency(
         return _outcome(slot)
 
     return call
+
+
+def _digest(tool: Tool, thread_id: str | None, args: Mapping[str, Any]) -> str:
+    try:
+        work = tool.key_of(args)
+    except GnlError:
+        return "0"  # the call is refused as soon as it is looked at
+    return digest([tool.window, thread_id, tool.name, work])[:32]
 
 
 def _outcome(slot: Slot) -> object:
@@ -137,8 +152,6 @@ async def release_failed_claim(
         RefusedError: The work is done, still running, or its record changed meanwhile.
         ConfigError: A window that is not possible here.
     """
-    from gnl_core.canonical import args_hash, digest  # noqa: PLC0415
-
     hashed = args_hash(args) if key is None else digest(key)[:16]
     if window == "cross-run":
         place: Key = keys.xrun_args(tool_name, hashed)

@@ -74,15 +74,21 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     attempt = record.attempts
     root, part = keys.split_run_id(record.run) if record.run else (call.root, call.part)
     foreign = bool(record.run) and (record.run, record.call) != (call.run, call.id)
+    # Looked at before the rows are read: whoever is dead by now has written nothing since, and a record that is
+    # unchanged then is what they left. The other way round, work that ends in between would pass for a doubt.
+    alive = may_still_run(record, entry, request.now)
     wanted: list[Key] = [
         keys.answer(root, part, record.call, kind, attempt),
         keys.evidence(root, part, record.call, attempt),
+        entry.key,
         *([keys.tool(root, part, *(keys.parse_call_id(record.call) or (0, 0)))] if foreign else []),
         *_other_answers(request, call, attempt),
     ]
     read = await request.journal.get_many(wanted)
     request.now = max(request.now, read.now)
-    answer_entry, evidence, *others = read.entries
+    answer_entry, evidence, present, *others = read.entries
+    if entry.key[0] != "run" and (present is None or present.version != entry.version):
+        return await look(request, call)  # others write this record, too
     orphan = foreign and others.pop(0) is None
     # Whoever answers for another call's work was shown the arguments of that call.
     covered = args_hash(record.args) if foreign else call.args_digest
@@ -97,7 +103,7 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     if suspended:
         state = State.WAITING if answer is None else State.ANSWERED
         return _context(request, call, state, record, entry, answer=answer, answer_entry=answer_entry)
-    alive = may_still_run(record, entry, read.now) and evidence is None
+    alive = alive and evidence is None
     if record.status == "running":
         state = State.RUNNING if alive else State.IN_DOUBT
     else:
