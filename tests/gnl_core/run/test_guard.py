@@ -9,11 +9,14 @@ from gnl_core import (
     RequireApproval,
     SideEffectRetryBlockedError,
     decide,
+    keys,
     run_durable,
     tool,
 )
 from gnl_core.errors import GuardFailedError
+from gnl_core.journal import Put
 from gnl_core.policy import GuardCall
+from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
 ASKED = "r/s0p0/guard/0"
@@ -227,6 +230,31 @@ async def test_each_call_is_shown_once_a_drive_also_where_it_walks_again(journal
     assert [call.tool_call_id for call in guard.seen] == ["s0p0", "s0p1"]
     await drive(journal, charge, 1, 2, guard=guard)
     assert len(guard.seen) == 2, "calls that wait have been ruled on"
+
+
+class Restless(FaultyJournal):
+    """Writes the answer's row anew right before the first claim: the call must walk again."""
+
+    restless = True
+
+    async def apply(self, ops, *, batch):
+        claims = [op for op in ops if "tool" in op.key and getattr(op, "value", {}).get("status") == "running"]
+        if self.restless and claims:
+            self.restless = False
+            entry = (await self.get_many([keys.answer("r", "~", "s0p0", "guard", 0)])).entries[0]
+            await super().apply((Put(entry.key, entry.value),), batch=batch + 1)
+        return await super().apply(ops, batch=batch)
+
+
+async def test_a_call_that_walks_again_is_shown_once(journal, effects):
+    guard, charge = Watch(RequireApproval("?")), charging(effects)
+    await drive(journal, charge, guard=guard)
+    await decide(journal, ASKED, True)
+    guard.seen.clear()
+    restless = Restless(journal)
+    assert (await drive(restless, charge, guard=guard)).text == "done"
+    assert not restless.restless
+    assert (len(guard.seen), effects.count()) == (1, 1)
 
 
 async def test_an_unusable_call_is_not_shown_to_the_guard(journal, effects):

@@ -245,9 +245,10 @@ async def test_the_guard_sees_the_mark(journal, effects):
 
 
 @pytest.mark.parametrize("scope", ["run", "thread"])
-async def test_another_run_of_the_conversation_is_reached_by_thread_scope_only(journal, effects, scope):
+async def test_another_run_of_the_conversation_is_reached_by_thread_scope_only(journal, rows, effects, scope):
     tools = [fetch, charging(effects)]
     await drive(journal, tools, [FETCH, "ok"], run_id="a", thread_id="t", limits=limits("block", scope))
+    assert (keys.encode(keys.thread_taint("t")) in await rows.values()) == (scope == "thread")
     later = {"run_id": "b", "thread_id": "t", "limits": limits("block", scope)}
     if scope == "thread":
         with pytest.raises(TaintedSideEffectError, match="fetch"):
@@ -256,6 +257,12 @@ async def test_another_run_of_the_conversation_is_reached_by_thread_scope_only(j
         assert (await drive(journal, tools, [CHARGE, "ok"], **later)).text == "ok"
     other = {"run_id": "c", "thread_id": "u", "limits": limits("block", scope)}
     assert (await drive(journal, tools, [CHARGE, "ok"], **other)).text == "ok"
+
+
+async def test_thread_scope_without_a_conversation_is_the_runs(journal, effects):
+    with pytest.raises(TaintedSideEffectError):
+        await drive(journal, [fetch, charging(effects)], [FETCH, CHARGE, "ok"], limits=limits("block", "thread"))
+    assert effects.count() == 0
 
 
 def helper(tools, *turns):
