@@ -37,6 +37,14 @@ from gnl_core.testing.scripted import ScriptedModel
 WORK = keys.xrun_args("charge", args_hash({"order": 1}))
 
 
+@pytest.fixture
+def release():
+    """Lets a body in a thread end, at the latest with its test: a thread that waits keeps the process alive."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 def charging(effects, **options):
     @tool(**options)
     async def charge(ctx: Context, order: int, note: str = "") -> dict:
@@ -343,9 +351,7 @@ async def test_recover_settles_a_doubt_and_runs_nothing(journal, effects):
     assert effects.count() == 1
 
 
-async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effects):
-    release = threading.Event()
-
+async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effects, release):
     @tool(timeout=0.02)
     def charge(order: int) -> dict:
         """Charge, late."""
@@ -365,8 +371,8 @@ async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effe
     assert effects.count() == 1
 
 
-async def test_late_evidence_of_one_work_settles_no_other(journal, effects):
-    release, hang = threading.Event(), threading.Event()
+async def test_late_evidence_of_one_work_settles_no_other(journal, effects, release):
+    hang = threading.Event()
 
     @tool(timeout=0.02)
     def charge(order: int) -> dict:
@@ -394,9 +400,7 @@ async def test_late_evidence_of_one_work_settles_no_other(journal, effects):
         hang.set()
 
 
-async def test_what_is_left_behind_late_makes_no_run_appear(journal, effects):
-    release = threading.Event()
-
+async def test_what_is_left_behind_late_makes_no_run_appear(journal, effects, release):
     @tool(timeout=0.02)
     def charge(order: int) -> dict:
         """Charge, late."""

@@ -26,6 +26,14 @@ ONE = [[("charge", {"order": 1})], "Done."]
 TWO = [[("charge", {"order": 1}), ("charge", {"order": 2})], "Done."]
 
 
+@pytest.fixture
+def release():
+    """Lets a body in a thread end, at the latest with its test: a thread that waits keeps the process alive."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 def drive(journal, tools, turns=ONE, run_id="r", **options):
     return run_durable(run_id=run_id, journal=journal, model=ScriptedModel(turns), tools=tools, prompt="Go.", **options)
 
@@ -119,8 +127,8 @@ async def test_s58_an_async_body_is_in_doubt_if_it_acts_and_may_run_again_if_it_
         assert effects.count() == 2
 
 
-async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it(journal, effects):
-    entered, release = threading.Event(), threading.Event()
+async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it(journal, effects, release):
+    entered = threading.Event()
     seen = []
 
     @tool
@@ -457,20 +465,21 @@ async def test_a_stream_that_is_left_while_a_body_runs_is_in_doubt(journal, effe
     assert effects.count() == 1
 
 
-async def test_a_body_that_found_no_thread_in_time_did_not_begin(journal, effects, monkeypatch):
+async def test_a_body_that_found_no_thread_in_time_did_not_begin(journal, effects, monkeypatch, release):
     @tool(timeout=0.02)
     def charge(ctx: Context, order: int) -> dict:
         """Charge."""
         return effects.fire("charge", ctx, {"receipt": order})
 
-    release = threading.Event()
     with ThreadPoolExecutor(max_workers=1) as pool:
         monkeypatch.setattr(body._POOL, "executor", pool)
         pool.submit(release.wait)
-        with pytest.raises(StepTimeoutError, match="has not run"):
-            await drive(journal, [charge])
-        assert (await record(journal))["status"] == "released"
-        release.set()
+        try:
+            with pytest.raises(StepTimeoutError, match="has not run"):
+                await drive(journal, [charge])
+            assert (await record(journal))["status"] == "released"
+        finally:
+            release.set()
         await asyncio.wrap_future(pool.submit(int))
         assert effects.count() == 0, "what nobody waits for is not begun later"
         assert (await drive(journal, [charge])).text == "Done."

@@ -34,6 +34,14 @@ from gnl_core.testing.scripted import ScriptedModel
 TURNS = [[("charge", {"order": 1})], "All is paid."]
 
 
+@pytest.fixture
+def release():
+    """Lets a body in a thread end, at the latest with its test: a thread that waits keeps the process alive."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 @pytest.fixture(params=["memory", "sqlite"])
 def shared(request, place):
     """A journal of each kind, without a loop of the test's own."""
@@ -211,9 +219,7 @@ def test_threads_that_stream_beside_threads_that_run(shared, effects):
     assert effects.count() == 16
 
 
-def test_s61_a_body_that_outlives_the_loop_is_evidence_all_the_same(shared, effects):
-    release = threading.Event()
-
+def test_s61_a_body_that_outlives_the_loop_is_evidence_all_the_same(shared, effects, release):
     @tool(timeout=0.02)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""

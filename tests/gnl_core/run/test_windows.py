@@ -40,6 +40,14 @@ WINDOWS = [
 ACROSS = WINDOWS[1:]
 
 
+@pytest.fixture
+def release():
+    """Lets a body in a thread end, at the latest with its test: a thread that waits keeps the process alive."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 def charging(effects, **options):
     @tool(**options)
     async def charge(ctx: Context, order: int, note: str = "") -> dict:
@@ -382,9 +390,7 @@ async def test_a_twin_of_a_call_that_timed_out_is_in_doubt_with_it_and_does_not_
 
 
 @pytest.mark.parametrize("options", WINDOWS)
-async def test_late_evidence_settles_keyed_work(journal, effects, options):
-    release = threading.Event()
-
+async def test_late_evidence_settles_keyed_work(journal, effects, options, release):
     @tool(timeout=0.02, **options)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""
