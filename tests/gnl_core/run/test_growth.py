@@ -5,8 +5,18 @@ from itertools import pairwise
 
 import pytest
 
-from gnl_core import Context, SqliteStorage, agent_tool, keys, run_durable, tool
-from gnl_core.model.messages import ModelResponse, TextPart, ToolCallPart
+from gnl_core import (
+    Context,
+    SqliteStorage,
+    agent_tool,
+    durable_context,
+    durable_tools,
+    keys,
+    run_durable,
+    tool,
+    with_durable_model,
+)
+from gnl_core.model.messages import Message, ModelRequest, ModelResponse, TextPart, ToolCallPart
 from gnl_core.testing.faulty import FaultyJournal
 
 
@@ -287,3 +297,26 @@ def test_keys_of_a_step_are_as_long_as_any_other_s():
     assert {len(keys.encode(keys.model("r", "~", step))) for step in (0, 9, 10, 399, 99_999)} == {
         len("run/r/~/model/000000")
     }
+
+
+async def test_a_loop_of_one_s_own_stores_its_own_messages_alone(sqlite, look):
+    """Answers and results are references to their records; what the loop says itself is stored once, by its digest."""
+    messages = [Message("user", (TextPart("x" * 5_000),))]
+    model = Worker(30, "look")
+    async with durable_context(run_id="r", journal=sqlite.runs) as ctx:
+        durable, tools = with_durable_model(model, ctx), durable_tools([look], ctx)
+        while True:
+            response = await durable.generate(ModelRequest("s" * 5_000, tuple(messages), (look.spec,)))
+            messages.append(response.message())
+            if not response.tool_calls:
+                break
+            messages += [await tools[call.name].answer(call) for call in response.tool_calls]
+            messages.append(Message("user", (TextPart("go on"),)))
+    names = [entry.key[3] async for entry in _rows(sqlite.runs)]
+    assert {name: names.count(name) for name in ("model", "tool", "msg", "body")} == {
+        "model": 31,
+        "tool": 30,
+        "msg": 2,  # the question, and 'go on'
+        "body": 2,  # the system prompt, the tools
+    }
+    assert sqlite.statistics.bytes_written < 70_000
