@@ -46,8 +46,8 @@ async def stream_durable(
         run_id: As for `run_durable`.
         journal: As for `run_durable`.
         model: As for `run_durable`.
-        on_blocked: Called once, when a protection stopped the run, with {'code', 'message', 'detail'}; what it raises
-            is logged.
+        on_blocked: Called once, when a protection stopped the run, with {'kind', 'code', 'message', 'detail'}: the
+            limit's name or the error's code, the code, and the error's own words and facts. What it raises is logged.
         **options: Every other option of `run_durable`.
 
     Raises:
@@ -106,7 +106,8 @@ class DurableStream:
         error = None if task.cancelled() else task.exception()  # read, so that nobody warns of it
         if self._on_blocked is not None and isinstance(error, RefusedError | DoubtError):
             try:
-                self._on_blocked({"code": error.code, "message": str(error), "detail": error.detail})
+                kind = str(error.detail.get("kind", error.code))
+                self._on_blocked({"kind": kind, "code": error.code, "message": str(error), "detail": error.detail})
             except Exception:
                 logger.exception("on_blocked failed for run %s", self.run_id)
 

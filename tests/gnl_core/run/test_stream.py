@@ -205,7 +205,8 @@ async def test_s66_a_limit_ends_the_events_with_one_blocked_event_and_rejects_th
         with pytest.raises(RunLimitExceededError):
             await promise
     (breach,) = blocked
-    assert (breach["code"], breach["detail"]["run_id"]) == ("run_limit_exceeded", "r")
+    assert (breach["kind"], breach["code"]) == ("max_tool_calls", "run_limit_exceeded")
+    assert (breach["detail"]["run_id"], breach["detail"]["tool_call_id"]) == ("r", "s0p0")
     assert breach["message"] == events[-1].text
     assert (effects.count(), await status(journal), await lock_is_free(journal)) == (0, "failed", True)
 
@@ -222,7 +223,7 @@ async def test_s66_a_doubt_is_a_blocked_event_too(journal, effects):
     opened = await stream(journal, [charge], on_blocked=blocked.append)
     events = [event async for event in opened.events]
     assert events[-1].detail["code"] == "side_effect_retry_blocked"
-    assert [one["code"] for one in blocked] == ["side_effect_retry_blocked"]
+    assert [(one["kind"], one["code"]) for one in blocked] == [("side_effect_retry_blocked",) * 2]
     with pytest.raises(SideEffectRetryBlockedError) as error:
         await opened.text
     assert [one.question for one in error.value.interrupts] == ["r/s0p0/in_doubt/1"]
