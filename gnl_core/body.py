@@ -6,14 +6,13 @@ import asyncio
 import contextvars
 import functools
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gnl_core.context import Context
+from gnl_core.threads import Threads
 from gnl_core.tools import Tool
 
 logger = logging.getLogger("gnl_core.body")
@@ -21,20 +20,7 @@ logger = logging.getLogger("gnl_core.body")
 _GRACE_S = 1.0
 """How long a cancelled body may take to end before it is left behind."""
 
-
-class _Pool:
-    """The threads of synchronous bodies; a forked child starts with none, so it makes a pool of its own."""
-
-    def __init__(self) -> None:
-        self.executor = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gnl-tool")
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self.executor = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gnl-tool")
-
-
-_POOL = _Pool()
+_THREADS = Threads(256, "gnl-tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +202,7 @@ async def _in_thread(
     thread = _Thread(asyncio.get_running_loop())
     variables = contextvars.copy_context()
     call = functools.partial(variables.run, tool.invoke, arguments, context)
-    _POOL.executor.submit(thread.run, call, late)
+    _THREADS.submit(thread.run, call, late)
     cause: Literal["timeout", "cancelled"] = "timeout"
     try:
         if timeout_s is None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -21,6 +20,7 @@ from gnl_core import (
 from gnl_core.errors import SideEffectRetryBlockedError, StepTimeoutError, StoreCorruptError
 from gnl_core.journal import get
 from gnl_core.testing.scripted import ScriptedModel
+from gnl_core.threads import Threads
 
 ONE = [[("charge", {"order": 1})], "Done."]
 TWO = [[("charge", {"order": 1}), ("charge", {"order": 2})], "Done."]
@@ -471,16 +471,17 @@ async def test_a_body_that_found_no_thread_in_time_did_not_begin(journal, effect
         """Charge."""
         return effects.fire("charge", ctx, {"receipt": order})
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        monkeypatch.setattr(body._POOL, "executor", pool)
-        pool.submit(release.wait)
-        try:
-            with pytest.raises(StepTimeoutError, match="has not run"):
-                await drive(journal, [charge])
-            assert (await record(journal))["status"] == "released"
-        finally:
-            release.set()
-        await asyncio.wrap_future(pool.submit(int))
-        assert effects.count() == 0, "what nobody waits for is not begun later"
-        assert (await drive(journal, [charge])).text == "Done."
+    threads, idle = Threads(1, "test"), threading.Event()
+    monkeypatch.setattr(body, "_THREADS", threads)
+    threads.submit(release.wait)
+    try:
+        with pytest.raises(StepTimeoutError, match="has not run"):
+            await drive(journal, [charge])
+        assert (await record(journal))["status"] == "released"
+    finally:
+        release.set()
+    threads.submit(idle.set)
+    await asyncio.to_thread(idle.wait)
+    assert effects.count() == 0, "what nobody waits for is not begun later"
+    assert (await drive(journal, [charge])).text == "Done."
     assert effects.count() == 1
