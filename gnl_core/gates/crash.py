@@ -43,6 +43,9 @@ class Crash:
             if settled is not None:
                 return Replay(*settled, settles=True)
             again = found == "not done"
+        halted = ctx.request.halted()
+        if halted is not None:
+            return Block(halted)
         return await self._begin(ctx) if again else self._ask(ctx)
 
     async def _begin(self, ctx: CallContext) -> Verdict:
@@ -82,7 +85,11 @@ class Crash:
             # Nobody can be asked outside of a run, nor in a run that is gone.
             return Block(
                 self._blocked(
-                    ctx, "release_failed_claim(…) says that it did not happen, with output=… what it came to", "", why
+                    ctx,
+                    "release_failed_claim(…) says that it did not happen, with output=… what it came to. On the "
+                    f"command line: gnl claims release | settle {keys.encode(call.record_key)}",
+                    "",
+                    why,
                 )
             )
         question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"

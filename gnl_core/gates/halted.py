@@ -8,10 +8,10 @@ from gnl_core.verdicts import BEGINNING, PROCEED, Block, CallContext, State, Ver
 
 
 class Halted:
-    """Block what would begin."""
+    """Block what would begin. Settling what began before begins nothing: that is the crash gate's."""
 
     name: ClassVar[str] = "halted"
-    states: ClassVar[frozenset[State]] = BEGINNING
+    states: ClassVar[frozenset[State]] = BEGINNING - {State.IN_DOUBT, State.FAILED}
 
     async def rule(self, ctx: CallContext) -> Verdict:
         """Block with the error that says which of both it is."""

@@ -12,6 +12,7 @@ from gnl_core import (
     SqliteStorage,
     agent_tool,
     cancel_run,
+    decide,
     fork_run,
     keys,
     list_interrupts,
@@ -19,7 +20,15 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.errors import CanceledError, ChildRunError, RunFencedError, RunNotFoundError, StoreUnavailableError
+from gnl_core.errors import (
+    CanceledError,
+    ChildRunError,
+    ForkRefusedError,
+    ModelUnavailableError,
+    RunFencedError,
+    RunNotFoundError,
+    StoreUnavailableError,
+)
 from gnl_core.journal import Put, get
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -151,6 +160,38 @@ async def test_a_run_canceled_during_its_last_answer_does_not_end_as_completed(j
     with pytest.raises(CanceledError):
         await task
     assert (await status(journal), await statuses(rows)) == ("canceled", ["canceled"])
+
+
+@pytest.mark.parametrize("settled", ["by a person", "by recover", "not at all", "to run again"])
+async def test_what_a_canceled_run_left_in_doubt_can_be_settled_and_then_forked(journal, effects, settled):
+    async def recover(order: int):
+        return {"done": True, "output": 7}
+
+    @tool(recover=recover if settled == "by recover" else None)
+    async def charge(order: int) -> int:
+        """Charge, and lose the answer."""
+        effects.fire("charge", f"order-{order}")
+        raise ConnectionError("lost")
+
+    down = [TURNS[0], ModelUnavailableError("down")]
+    with pytest.raises(ModelUnavailableError):
+        await drive(journal, [charge], down)
+    assert await cancel_run(journal, "r") is True
+    assert [one.question for one in await list_interrupts(journal, "r")] == ["r/s0p0/in_doubt/1"]
+    if settled in ("by a person", "to run again"):
+        output = {} if settled == "to run again" else {"output": 7}
+        await decide(journal, "r/s0p0/in_doubt/1", settled == "to run again", **output)
+    with pytest.raises(CanceledError):
+        await drive(journal, [charge], down)
+    assert (effects.count(), await status(journal)) == (1, "canceled")
+    if settled in ("not at all", "to run again"):
+        with pytest.raises(ForkRefusedError):
+            await fork_run(journal=journal, run_id="r", step=1, new_run_id="f")
+    else:
+        await fork_run(journal=journal, run_id="r", step=1, new_run_id="f")
+        model = ScriptedModel([TURNS[0], "Done."])
+        result = await run_durable(run_id="f", journal=journal, model=model, tools=[charge], prompt="Go.")
+        assert (result.text, effects.count()) == ("Done.", 1)
 
 
 async def test_canceling_reaches_the_sub_agents(journal, effects):
