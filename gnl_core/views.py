@@ -275,19 +275,20 @@ def _question(rows: _Rows, call: ToolCallPart, entry: Entry, record: CallRecord)
 def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
     """Yield what is missing between the records: a live call must never fill such a hole."""
     start = f"run {rows.run_id!r} has a gap: "
-    end = "; nothing is run in its place: restore the journal, or fork the run before the gap"
+    fork = "; nothing is run in its place. Fork the run at step"
     # Only of a run that came to rest do the head's counts hold.
     told = summary.steps if summary.status in ("completed", "suspended") else 0
     count = max((*rows.steps, told - 1), default=-1) + 1
     for number in range(count):
         if number not in rows.steps:
-            yield f"{start}model step {number} of {count} is missing{end}"
+            yield f"{start}model step {number} of {count} is missing{fork} {number}"
     for number in sorted(rows.steps):
         for reference in rows.steps[number][1].add:
             call, step, message = reference.get("call"), reference.get("step"), reference.get("msg")
             if isinstance(call, str) and rows.record(call) is None:
-                yield f"{start}step {number} builds on call {call}, whose record is missing{end}"
+                made, _ = keys.parse_call_id(call) or (number, 0)
+                yield f"{start}step {number} builds on call {call}, whose record is missing{fork} {made}"
             if isinstance(step, int) and step not in rows.steps:
-                yield f"{start}step {number} builds on step {step}, which is missing{end}"
+                yield f"{start}step {number} builds on step {step}, which is missing{fork} {step}"
             if isinstance(message, str) and message not in rows.messages:
-                yield f"{start}step {number} builds on a message that is missing{end}"
+                yield f"{start}step {number} builds on a message that is missing{fork} {number}"
