@@ -11,16 +11,14 @@ from gnl_core import keys
 from gnl_core.approvals import MISSING
 from gnl_core.call import Caller
 from gnl_core.canonical import args_hash, digest
-from gnl_core.codec import decode, encode
-from gnl_core.crash import succeeded
-from gnl_core.errors import ApprovalRequiredError, ConfigError, GnlError, RefusedError, ToolError
-from gnl_core.journal import get, scan_all
-from gnl_core.journal.port import Applied, Journal, Key, Op, Replace, new_batch
-from gnl_core.look import may_still_run
+from gnl_core.claims import free_claim
+from gnl_core.codec import decode
+from gnl_core.errors import ApprovalRequiredError, ConfigError, GnlError, ToolError
+from gnl_core.journal import scan_all
+from gnl_core.journal.port import Journal, Key, Op
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.options import Options
 from gnl_core.owner import new_owner, register
-from gnl_core.records import read_call
 from gnl_core.request import Request
 from gnl_core.slots import Slot
 from gnl_core.tool_options import Window
@@ -45,7 +43,7 @@ def with_idempotency(
     """Return the tool as a function that does the same work once: equal arguments give the recorded result.
 
     Nobody can be asked here: a call whose end is not known raises, until the tool's `recover` knows, or an operator
-    says with `release_failed_claim` that it did not happen.
+    says what became of it: with `release_failed_claim`, or with `gnl claims list`, `release` and `settle`.
 
     Args:
         tool: A tool, or a plain function. With an `idempotency_key` that names the work, else all arguments do.
@@ -159,27 +157,8 @@ async def release_failed_claim(
         place = keys.xthr_args(thread_id, tool_name, hashed)
     else:
         raise ConfigError("release_failed_claim needs window='cross-run', or 'thread' with a thread_id")
-    entry = await get(journal, place)
-    if entry is None:
-        siblings = [keys.encode(one.key) async for one in scan_all(journal, place[:-1])][:20]
-        logger.warning("no record %s; of this tool there are: %s", keys.encode(place), ", ".join(siblings) or "none")
-        return False
-    record = read_call(entry)
-    doubt = record.status in ("running", "in_doubt") and not may_still_run(record, entry, await journal.now())
-    if not doubt and (record.status != "failed" or record.certain):
-        raise RefusedError(
-            f"the record of {tool_name} is '{record.status}', and only a claim that failed, or whose process is "
-            "gone, can "
-            "be freed",
-            status=record.status,
-        )
-    blob: bytes | None = None
-    if output is MISSING:
-        record = dataclasses.replace(record, status="released")
-    else:
-        encode(output)  # refused before anything is written
-        record, blob = succeeded(record, output, started_at=record.started_at or entry.updated_at, settled_by="person")
-    outcome = await journal.apply((Replace(place, entry.version, record.to_json(), blob),), batch=new_batch())
-    if not isinstance(outcome, Applied):
-        raise RefusedError(f"the record of {tool_name} changed while it was to be freed; look at it again")
-    return True
+    if await free_claim(journal, place, output=output):
+        return True
+    siblings = [keys.encode(one.key) async for one in scan_all(journal, place[:-1])][:20]
+    logger.warning("no record %s; of this tool there are: %s", keys.encode(place), ", ".join(siblings) or "none")
+    return False

@@ -175,14 +175,15 @@ async def _unanswered(journal: Journal, rows: Mapping[Key, Entry], root: str, no
 
 
 async def _still_asked(journal: Journal, rows: Mapping[Key, Entry], root: str, interrupt: Interrupt) -> bool:
-    """Whether work recorded outside the run has not been settled since its shadow in the run was written."""
+    """Whether work recorded outside the run has not been settled or freed since its shadow in the run was written."""
     _, part = keys.split_run_id(interrupt.run_id)
     place = keys.parse_call_id(interrupt.tool_call_id)
     entry = rows.get(keys.tool(root, part, *place)) if place else None
     if entry is None or not read_call(entry).mirror_of:
         return True
     outside = await get(journal, keys.decode(read_call(entry).mirror_of))
-    return outside is not None and not read_call(outside).terminal
+    work = read_call(outside) if outside is not None else None
+    return work is not None and not work.terminal and work.status != "released"
 
 
 async def load_rows(journal: Journal, root: str) -> tuple[dict[Key, Entry], int]:

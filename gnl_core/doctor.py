@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gnl_core import keys
+from gnl_core.claims import list_claims
 from gnl_core.errors import GnlError, JournalError, RunNotFoundError
 from gnl_core.journal.port import Journal, JsonValue
 from gnl_core.lock import holder
@@ -124,6 +125,32 @@ async def _examine_scope(journal: Journal, org: str) -> AsyncIterator[Finding]:
         if cursor is None:
             break
     yield Finding(check="runs", level="ok", text=f"{count} runs looked at", org=org)
+    async for finding in _claims(journal, org):
+        yield finding
+
+
+async def _claims(journal: Journal, org: str) -> AsyncIterator[Finding]:
+    """Tell of keyed work whose end nobody knows and that no run is asked about: no list of questions shows it."""
+    now = await journal.now()
+    # Rows that cannot be read are told by the look at the file.
+    for claim in await list_claims(journal, unreadable=[]):
+        if claim.question:
+            continue
+        how = (
+            "failed, which says nothing of what it did" if claim.status == "failed" else "nobody recorded how it ended"
+        )
+        who = f"run {claim.run_id!r}, which is gone" if claim.run_id else "a program without a run"
+        yield Finding(
+            check="claims.open",
+            level="waits",
+            text=f"{claim.tool} was begun {_hours(claim.began_at, now)} ago by {who}; {how}. Its next call is refused",
+            key=claim.key,
+            org=org,
+            advice=(
+                f"look whether it happened; then gnl claims settle {claim.key} --result JSON (it did) or "
+                f"gnl claims release {claim.key} (it did not)"
+            ),
+        )
 
 
 _RESTORE = "restore the row from a copy of the journal, or update gnl-semantic if a newer release wrote it"
@@ -158,8 +185,16 @@ def _problems(view: RunView, org: str) -> Iterator[Finding]:
             text=problem,
             run_id=run_id,
             org=org,
-            advice="restore the journal from a copy, or fork the run before the gap" if gap else _RESTORE,
+            advice=_before_gap(run_id) if gap else _RESTORE,
         )
+
+
+def _before_gap(run_id: str) -> str:
+    root, _ = keys.split_run_id(run_id)
+    return (
+        f"look outside what the run did there; then gnl runs fork {root} --step N --new-id ID goes on from before the "
+        "gap. Only if rows were lost, with a disk or by hand, a copy of the journal has them"
+    )
 
 
 def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ import click
 
 from gnl_core.approvals import Interrupt
 from gnl_core.cli.approvals import approvals
+from gnl_core.cli.claims import claims
 from gnl_core.cli.crashtest import crashtest
 from gnl_core.cli.doctor import doctor
 from gnl_core.cli.incidents import incidents
@@ -43,7 +44,7 @@ def cli(ctx: click.Context, /, db: Path | None) -> None:
     ctx.obj = db
 
 
-for _command in (runs, approvals, incidents, doctor, crashtest):
+for _command in (runs, approvals, claims, incidents, doctor, crashtest):
     cli.add_command(_command)
 
 

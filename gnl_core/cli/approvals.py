@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import click
 
 from gnl_core.approvals import MISSING, Answer, Interrupt
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
+from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
 from gnl_core.decisions import decide, list_interrupts
 from gnl_core.errors import JournalError, UnknownQuestionError
@@ -107,29 +107,14 @@ def deny(**options: Any) -> None:
 
 @approvals.command()
 @_answering
-@click.option("--result", required=True, metavar="JSON", help="What the call came to: JSON, or @FILE that holds it.")
+@result_option
 def settle(result: str, **options: Any) -> None:
     """Record what a call in doubt is known to have come to: it counts as done, with this result, and never runs again.
 
     QUESTION is '<run>/<call>/in_doubt/<attempt>' as the list shows it, or RUN CALL. Exit status: 0 recorded, 2 no such
     question, or decided otherwise before.
     """
-    _answer(approved=False, output=_json(result), **options)
-
-
-def _json(text: str) -> Any:
-    try:
-        if text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=_no_constant)
-    except OSError as error:
-        raise click.UsageError(f"--result {text}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--result is no JSON ({error}); a text stands in quotes: '\"done\"'") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    _answer(approved=False, output=read_result(result), **options)
 
 
 def _answer(

@@ -28,11 +28,16 @@ COMMANDS = [
     ["approvals", "approve"],
     ["approvals", "deny"],
     ["approvals", "settle"],
+    ["claims"],
+    ["claims", "list"],
+    ["claims", "release"],
+    ["claims", "settle"],
     ["incidents"],
     ["doctor"],
     ["crashtest"],
 ]
-READING = [["runs", "list"], ["runs", "count"], ["runs", "show", "r"], ["approvals", "list"], ["incidents"], ["doctor"]]
+READING = [["runs", "list"], ["runs", "count"], ["runs", "show", "r"], ["approvals", "list"], ["claims", "list"]]
+READING += [["incidents"], ["doctor"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS])
@@ -40,7 +45,7 @@ def test_every_command_has_help_both_ways(gnl, command):
     long, short_ = gnl(*command, "--help"), gnl(*command, "-h")
     assert (long.code, long.err) == (0, "")
     assert long.out == short_.out
-    assert "Exit status" in long.out or command in (["runs"], ["approvals"])
+    assert "Exit status" in long.out or command in (["runs"], ["approvals"], ["claims"])
 
 
 @pytest.mark.parametrize("command", READING)
