@@ -122,8 +122,10 @@ def _free(held: _Held, now: int) -> bool:
 def _busy(root: str, held: _Held, now: int) -> RunBusyError:
     owner = held.owner
     here = new_owner()
+    way = "try again then, or end that process"
     if owner.pid == here.pid and owner.started == here.started and _same_machine(owner, here):
-        who = f"this process (pid {owner.pid})"
+        who = f"this very process (pid {owner.pid}), in another task or thread"
+        way = "wait until that one has ended, and try again"
     elif _same_machine(owner, here):
         who = f"process {owner.pid} of this host"
     else:
@@ -136,8 +138,7 @@ def _busy(root: str, held: _Held, now: int) -> RunBusyError:
         else f"the store's clock was set back by {-silent // 1000} s or more"
     )
     return RunBusyError(
-        f"run {root!r} is driven by {who}; {life}. Without another one it can be taken over in {left} s: try again "
-        "then, or end that process",
+        f"run {root!r} is driven by {who}; {life}. Without another one it can be taken over in {left} s: {way}",
         retry_after=left,
         run_id=root,
         host=owner.host,

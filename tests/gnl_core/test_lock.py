@@ -231,8 +231,9 @@ def test_the_error_says_who_holds_the_lock_and_how_long_at_most(owner: Owner) ->
         acquire_ops(ROOT, held_by(owner, 30_000), None, now=1_002_500, owner=new_owner(), ttl_ms=5)
 
     assert str(busy.value) == (
-        f"run 'order-1' is driven by this process (pid {os.getpid()}); its last sign of life is 2 s old. Without "
-        "another one it can be taken over in 28 s: try again then, or end that process"
+        f"run 'order-1' is driven by this very process (pid {os.getpid()}), in another task or thread; its last sign "
+        "of life is 2 s old. Without another one it can be taken over in 28 s: wait until that one has ended, and try "
+        "again"
     )
     assert busy.value.detail == {"run_id": ROOT, "retry_after": 28, "host": owner.host, "pid": owner.pid}
 
