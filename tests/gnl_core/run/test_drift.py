@@ -2,9 +2,10 @@
 
 import pytest
 
-from gnl_core import Context, ModelSettings, decide, run_durable, stream_durable, tool
+from gnl_core import Context, ModelSettings, decide, keys, list_interrupts, run_durable, stream_durable, tool
 from gnl_core.composable import durable_context, durable_tools, with_durable_model
 from gnl_core.errors import DivergenceError
+from gnl_core.journal import Put, get, new_batch
 from gnl_core.model.messages import Message, ModelRequest, TextPart
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -256,3 +257,39 @@ async def test_a_loop_of_one_s_own_is_told_of_drift_too(journal, effects):
     assert "model: recorded 'scripted/model', now 'other/one'; messages: " in warnings[0]
     with pytest.raises(DivergenceError):
         await loop(ScriptedModel([]), "pay it", replay="strict")
+
+
+@pytest.mark.parametrize("other_prompt", [False, True])
+async def test_only_a_result_that_was_settled_later_is_excused_by_strict_replay(journal, effects, other_prompt):
+    """The model was told of a failure; a person then had the call run again. What it said of the failure stands."""
+    fails = [True]
+
+    @tool
+    def charge(amount: int) -> str:
+        effects.fire("charge", str(amount))
+        if fails.pop() if fails else False:
+            raise RuntimeError("who knows")
+        return "receipt"
+
+    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "pay"}
+    script = [[("charge", {"amount": 1})], "sorry, it failed"]
+    await run_durable(model=ScriptedModel(script), system="first", max_steps=1, **options)
+    (question,) = await list_interrupts(journal, "r")
+    assert question.kind == "in_doubt"
+    await decide(journal, question.question, False)
+    told = await run_durable(model=ScriptedModel(script), system="second" if other_prompt else "first", **options)
+    assert told.text == "sorry, it failed"
+    record = keys.tool("r", "~", 0, 0)
+    entry = await get(journal, record)
+    settled = {**entry.value, "status": "succeeded", "output": "receipt by hand", "settled_by": "person"}
+    await journal.apply((Put(record, settled),), batch=new_batch())
+    if other_prompt:
+        with pytest.raises(DivergenceError) as raised:
+            await run_durable(model=ScriptedModel([]), system="first", replay="strict", **options)
+        assert raised.value.detail == {"run_id": "r", "step": 1, "differs": ["system", "messages"]}
+        return
+    again = await run_durable(model=ScriptedModel([]), system="first", replay="strict", **options)
+    assert (again.text, effects.count()) == ("sorry, it failed", 1)
+    (warning,) = again.warnings
+    assert "step 1 of run r" in warning
+    assert "messages: " in warning

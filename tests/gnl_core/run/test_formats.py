@@ -328,3 +328,14 @@ async def test_a_step_where_none_can_stand_is_told_by_a_drive_and_by_a_fork(jour
         with pytest.raises(StoreCorruptError, match="no model step can"):
             await again
     assert not any(name.startswith("run/f/") for name in await rows.all())
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"f": 2, "approved": True}, {"f": 1, "approved": "yes"}])
+async def test_an_answer_that_cannot_be_read_is_no_answer_and_stops_nobody(old, value):
+    question = "golden-suspended/s0p1/confirm/0"
+    await decide(old.runs, question, True, actor="carol")
+    key = keys.answer("golden-suspended", "~", "s0p1", "confirm", 0)
+    await old.runs.apply((Put(key, value),), batch=new_batch())
+    work = golden.Work()
+    waits = await golden.drive(old, "suspended", work)
+    assert ([one.question for one in waits.interrupts], work.ran) == ([question], [])

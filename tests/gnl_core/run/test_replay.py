@@ -1,9 +1,7 @@
 """A run that is driven again reads what is recorded: no model call, no tool call, no other row, nothing in silence."""
 
 import asyncio
-import base64
 import json
-import pickle
 import random
 
 import pytest
@@ -12,19 +10,14 @@ from gnl_core import (
     Context,
     InMemoryStorage,
     agent_tool,
-    fork_run,
-    read_incidents,
-    resume_run,
     run_durable,
     stream_durable,
     tool,
 )
-from gnl_core.errors import JournalGapError
 from gnl_core.model.messages import ModelResponse, ReasoningPart, TextPart, ToolCallPart, Usage
 from gnl_core.records import read_step
 from gnl_core.splice import rebuild
 from gnl_core.testing.scripted import ScriptedModel
-from gnl_core.views import read_run
 
 
 class Never:
@@ -232,109 +225,6 @@ async def test_envelope_tells_the_caller_and_not_the_model(journal, effects):
     assert [(one.tool_call_id, one.origin) for one in result.replayed_tool_calls] == [("s1p0", "window")]
 
 
-# S46, S47 ----------------------------------------------------------------------------------------------------------
-
-
-async def test_s46_looking_at_a_run_runs_nothing_and_a_fork_runs_live_by_name(journal, rows, effects):
-    script = [[("charge", {"amount": 1})], [("charge", {"amount": 2})], "paid"]
-    await run_durable(run_id="r", journal=journal, model=ScriptedModel(script), tools=work(effects), prompt="pay")
-    before = await rows.all()
-    view = await read_run(journal, "r")  # takes neither tools nor a model
-    assert len(view.steps) == 3
-    assert await read_incidents(journal, "r") == []
-    assert await rows.all() == before
-    assert effects.count() == 2
-
-    assert await fork_run(journal=journal, run_id="r", step=1, new_run_id="f") == "f"
-    assert effects.count() == 2  # a fork by itself runs nothing
-    await resume_run(run_id="f", journal=journal, model=ScriptedModel(script), tools=work(effects))
-    assert effects.counts() == {"charge r/s0p0": 1, "charge r/s1p0": 1, "charge f/s1p0": 1}
-
-
-class PaymentError(Exception):
-    def __init__(self, reason, *, code, way_out=None):
-        super().__init__(f"payment failed: {reason}")
-        self.code = code
-        self.message = "an attribute that many clients' errors have"
-        self.type = "card_error"
-        self._secret = "token"
-        self.response = way_out
-
-
-async def test_s47_a_recorded_failure_comes_back_as_one_stable_error(journal, rows, effects):
-    @tool(side_effect=False)
-    def charge() -> str:
-        effects.fire("charge", "c")
-        raise PaymentError("x", code=7)
-
-    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "pay"}
-    live = await run_durable(model=ScriptedModel([[("charge", {})], "sorry"]), **options)
-    again = await run_durable(model=Never(), **options)
-    for result in (live, again):
-        (call,) = result.steps[0].calls
-        assert call.status == "failed"
-        assert (type(call.error).__name__, call.error.type) == ("ToolError", "PaymentError")
-        assert str(call.error) == "payment failed: x"
-        assert call.error.detail["code"] == 7
-        assert json.loads(json.dumps(call.error.detail)) == call.error.detail
-        assert result.messages[2].parts[0].text == "PaymentError: payment failed: x"
-        assert result.messages[2].parts[0].is_error
-    assert again.steps[0].calls[0].error.detail == live.steps[0].calls[0].error.detail
-    assert effects.count() == 1
-    assert "token" not in json.dumps([value for value, _ in (await rows.values()).values()])
-
-
-async def test_s47_what_cannot_be_kept_of_an_error_does_not_hide_the_rest(journal, effects):
-    @tool(side_effect=False)
-    def charge() -> str:
-        raise PaymentError("x", code=7, way_out=object())
-
-    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "pay"}
-    for model in (ScriptedModel([[("charge", {})], "sorry"]), Never()):
-        (call,) = (await run_durable(model=model, **options)).steps[0].calls
-        assert call.error.detail["code"] == 7
-        assert "response" not in call.error.detail
-
-
-async def test_s47_an_error_that_cannot_even_be_printed_is_a_recorded_failure(journal, effects):
-    class Mute(Exception):
-        def __str__(self):
-            raise RuntimeError("no")
-
-    @tool(side_effect=False)
-    def charge() -> str:
-        raise Mute
-
-    options = {"run_id": "r", "journal": journal, "tools": [charge], "prompt": "pay"}
-    for model in (ScriptedModel([[("charge", {})], "sorry"]), Never()):
-        (call,) = (await run_durable(model=model, **options)).steps[0].calls
-        assert (call.status, call.error.type) == ("failed", "Mute")
-
-
-async def test_s47_a_row_that_was_edited_to_hold_a_pickle_runs_nothing(journal, rows, effects, tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "ran"), "w"))
-
-    payload = pickle.dumps(Bomb())
-    options = {"run_id": "r", "journal": journal, "prompt": "pay", "tools": work(effects)}
-    await run_durable(model=ScriptedModel([[("charge", {})], "paid"]), **options)
-    key = "run/r/~/tool/000000/000"
-    original = (await rows.all())[key].value
-    for changed, blob in (
-        ({"output": base64.b64encode(payload).decode()}, None),
-        ({"output": {"\0gnl:Bytes": base64.b64encode(payload).decode()}}, None),
-        ({"output": {"\0gnl:Pickle": base64.b64encode(payload).decode()}}, None),
-        ({"in_blob": True}, payload),
-    ):
-        await rows.put(key, original | changed, blob)
-        try:
-            await run_durable(model=Never(), **options)
-        except Exception as error:
-            assert type(error).__name__ == "StoreCorruptError"  # noqa: PT017 - either way out is right
-    assert not (tmp_path / "ran").exists()
-
-
 # S38 ---------------------------------------------------------------------------------------------------------------
 
 
@@ -378,64 +268,6 @@ async def test_s38_results_stand_in_model_order_whatever_ends_first():
 
 async def _row(journal, key):
     yield (await journal.get_many([tuple(key.split("/"))])).entries[0]
-
-
-# S44 ---------------------------------------------------------------------------------------------------------------
-
-
-RECORDS = [f"run/r/~/model/{step:06d}" for step in range(6)] + [f"run/r/~/tool/{step:06d}/000" for step in range(5)]
-
-
-@pytest.mark.parametrize("missing", RECORDS)
-async def test_s44_a_missing_record_is_a_gap_and_no_live_call_fills_it(journal, rows, effects, missing):
-    script = [*([("charge", {"amount": step})] for step in range(5)), "paid"]
-    options = {"run_id": "r", "journal": journal, "prompt": "pay"}
-    await run_durable(model=ScriptedModel(script), tools=work(effects), **options)
-    await rows.delete(missing)
-    before = standing(await rows.all())
-    for _ in range(2):
-        with pytest.raises(JournalGapError, match="doctor") as raised:
-            await run_durable(model=Never(), tools=[never("charge"), never("look")], **options)
-        kind, number = missing.split("/")[3:5]
-        assert ("step" if kind == "model" else "tool_call_id") in raised.value.detail
-        assert str(int(number)) in str(raised.value)
-    assert standing(await rows.all()) == before
-    assert effects.count() == 5
-
-
-async def test_s44_a_missing_input_is_a_gap_and_no_new_beginning(journal, rows, effects):
-    options = {"run_id": "r", "journal": journal, "prompt": "pay", "tools": [never("charge"), never("look")]}
-    await run_durable(model=ScriptedModel(SCRIPT), **(options | {"tools": work(effects)}))
-    await rows.delete("run/r/~/input")
-    before = await rows.all()
-    with pytest.raises(JournalGapError, match="doctor"):
-        await run_durable(model=Never(), **options)
-    with pytest.raises(JournalGapError):
-        await resume_run(run_id="r", journal=journal, model=Never(), tools=options["tools"])
-    await rows.delete("run/r/~/head")
-    with pytest.raises(JournalGapError):
-        await run_durable(model=Never(), **options)
-    assert {key: row for key, row in (await rows.all()).items() if key in before} == {
-        key: row for key, row in before.items() if key != "run/r/~/head"
-    }
-
-
-async def test_s44_a_gap_in_a_sub_agent_s_run(journal, rows, effects):
-    charge, _ = work(effects)
-    child = ScriptedModel([[("charge", {"amount": 1})], [("charge", {"amount": 2})], "child done"])
-    helper = agent_tool(name="helper", description="Helps.", model=child, tools=[charge])
-    options = {"run_id": "r", "journal": journal, "prompt": "pay"}
-    await run_durable(model=ScriptedModel([[("helper", {"task": "pay"})], "done"]), tools=[helper], **options)
-    (part,) = {key.split("/")[2] for key in await rows.all(("run", "r")) if key.split("/")[2].startswith("agent:")}
-    # As if the driver had died before the parent heard of the child's end.
-    await rows.delete("run/r/~/tool/000000/000")
-    await rows.delete("run/r/~/model/000001")
-    await rows.change("run/r/~/head", status="failed", steps=1)
-    await rows.delete(f"run/r/{part}/model/000001")
-    with pytest.raises(JournalGapError) as raised:
-        await run_durable(model=ScriptedModel([[("helper", {"task": "pay"})], "done"]), tools=[helper], **options)
-    assert raised.value.detail["run_id"] == part
-    assert (child.calls, effects.count()) == (3, 2)
 
 
 # Entry points ------------------------------------------------------------------------------------------------------
