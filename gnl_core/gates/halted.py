@@ -8,12 +8,14 @@ from gnl_core.verdicts import BEGINNING, PROCEED, Block, CallContext, State, Ver
 
 
 class Halted:
-    """Block what would begin. Settling what began before begins nothing: that is the crash gate's."""
+    """Block what would begin. To settle what began before begins nothing; to begin it again, the crash gate blocks."""
 
     name: ClassVar[str] = "halted"
-    states: ClassVar[frozenset[State]] = BEGINNING - {State.IN_DOUBT, State.FAILED}
+    states: ClassVar[frozenset[State]] = BEGINNING
 
     async def rule(self, ctx: CallContext) -> Verdict:
         """Block with the error that says which of both it is."""
+        if ctx.state in (State.IN_DOUBT, State.FAILED):
+            return PROCEED
         error = ctx.request.halted()
         return PROCEED if error is None else Block(error)
