@@ -95,6 +95,41 @@ async def test_no_yes_of_a_person_lifts_the_limit_and_their_own_result_ends_it(j
     assert effects.count() == 2
 
 
+async def test_lookup_is_asked_before_a_first_begin_only(journal, effects):
+    asked = []
+
+    def lookup(amount: int):
+        asked.append(amount)
+        return {"exists": False}
+
+    charge = charging(effects, fails=1, lookup=lookup, confirm=True)
+    await drive(journal, charge)
+    await decide(journal, "r/s0p0/confirm/0", True)
+    await drive(journal, charge)
+    await decide(journal, "r/s0p0/in_doubt/1", True)
+    await drive(journal, charge)
+    assert (asked, effects.count()) == ([1], 2)
+
+
+async def test_lookup_that_finds_the_work_done_is_the_calls_result(journal, effects):
+    charge = charging(effects, lookup=lambda amount: {"exists": True, "output": f"found {amount}"})
+    for _ in range(2):
+        assert told(await drive(journal, charge)) == "found 1"
+    assert effects.count() == 0
+
+
+@pytest.mark.parametrize("answer", [None, {"exists": 1}, {"found": True}, OSError("away")])
+async def test_lookup_that_says_nothing_does_not_keep_the_call_from_running(journal, effects, answer):
+    def lookup(amount: int):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    result = await drive(journal, charging(effects, lookup=lookup))
+    assert (result.text, effects.count()) == ("done", 1)
+    assert [warning for warning in result.warnings if "lookup" in warning]
+
+
 async def test_a_body_that_says_nothing_happened_is_in_no_doubt(journal):
     @tool
     def charge(amount: int) -> str:

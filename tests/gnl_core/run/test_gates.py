@@ -231,6 +231,16 @@ async def test_a_canceled_run_begins_nothing_and_replays_what_is_there(journal, 
     assert (stopped.value.code, effects.count()) == ("run_canceled", 0)
 
 
+async def test_a_canceled_run_begins_no_harmless_call_either(journal, effects):
+    charge = charging(effects, side_effect=False)
+    with pytest.raises(RunLimitExceededError):
+        await drive(journal, [charge], CHARGE, limits=RunLimits(max_tool_calls=0))
+    await cancel_run(journal, "r")
+    with pytest.raises(Exception, match="canceled") as stopped:
+        await drive(journal, [charge], CHARGE, limits=RunLimits())
+    assert (stopped.value.code, effects.count()) == ("run_canceled", 0)
+
+
 async def test_a_person_cannot_be_answered_with_anothers_work(journal, effects):
     charge = charging(effects, idempotency="args", window="cross-run")
     await drive(journal, [charge], CHARGE, resource_id="ana")
