@@ -337,12 +337,16 @@ def answer_ops(
     raise already_decided(interrupt.question, stored)
 
 
+def verb(answer: Answer) -> str:
+    """Return what an answer did, in the word that the command line has for it."""
+    return "approved" if answer.approved else "settled" if answer.has_output else "denied"
+
+
 def already_decided(question: str, stored: Answer) -> AlreadyDecidedError:
     """Return the error of a question that has another answer."""
     who = f" by {stored.actor}" if stored.actor else ""
-    word = "approved" if stored.approved else "refused"
     return AlreadyDecidedError(
-        f"question {question!r} was {word}{who} already; that decision stands",
+        f"question {question!r} was {verb(stored)}{who} already; that decision stands",
         question=question,
         approved=stored.approved,
         actor=stored.actor,

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
-from gnl_core.approvals import MISSING, Answer, Interrupt
+from gnl_core import keys
+from gnl_core.approvals import MISSING, Answer, Interrupt, read_answer
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
 from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
-from gnl_core.decisions import decide, list_interrupts
+from gnl_core.decisions import decide, list_interrupts, parse_question, verb
 from gnl_core.errors import JournalError, UnknownQuestionError
+from gnl_core.journal import get
 from gnl_core.journal.port import Journal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,7 +39,8 @@ def list_(ctx: click.Context, /, run: str | None, db: Path, as_json: bool) -> No
 
     Calls that a killed program left in doubt are among them.
 
-    Exit status: 0; 1 if runs could not be read (they are told on standard error); 2 no such run.
+    Exit status: 0, also where questions are open; 1 if runs could not be read (they are told on standard error); 2 no
+    such run.
     """
     problems: list[str] = []
 
@@ -99,8 +102,8 @@ def approve(**options: Any) -> None:
 def deny(**options: Any) -> None:
     """Forbid a call: QUESTION is '<run>/<call>/<kind>/<attempt>' as the list shows it.
 
-    RUN CALL does where that names exactly one question. Exit status: 0 recorded, 2 no such question, or decided
-    otherwise before.
+    RUN CALL does where that names exactly one question. It takes the place of an approval, as long as the call has not
+    begun, and says so. Exit status: 0 recorded, 2 no such question, or decided otherwise before.
     """
     _answer(approved=False, output=MISSING, **options)
 
@@ -111,8 +114,11 @@ def deny(**options: Any) -> None:
 def settle(result: str, **options: Any) -> None:
     """Record what a call in doubt is known to have come to: it counts as done, with this result, and never runs again.
 
-    QUESTION is '<run>/<call>/in_doubt/<attempt>' as the list shows it, or RUN CALL. Exit status: 0 recorded, 2 no such
-    question, or decided otherwise before.
+    What is recorded is echoed, and cannot be corrected afterwards: the model goes on from it.
+
+    QUESTION is '<run>/<call>/in_doubt/<attempt>' as the list shows it, or RUN CALL. A question of another kind is about
+    a call that has not begun: approve or deny it. Exit status: 0 recorded, 2 no such question, or decided otherwise
+    before.
     """
     _answer(approved=False, output=read_result(result), **options)
 
@@ -130,16 +136,28 @@ def _answer(
 ) -> None:
     who = actor if actor is not None else login_name()
 
-    async def decide_it(journal: Journal) -> tuple[str, Answer]:
+    async def decide_it(journal: Journal) -> tuple[str, Answer, Answer | None]:
         name = question if call is None else await _only_question(journal, question, call)
-        return name, await decide(journal, name, approved, actor=who, reason=reason, output=output)
+        run, part_call, kind, attempt = parse_question(name)
+        if output is not MISSING and kind != "in_doubt":
+            raise click.UsageError(
+                f"{name} asks about a call that has not begun, and only a call in doubt (…/in_doubt/…) is settled: use "
+                "gnl approvals approve, or deny"
+            )
+        row = await get(journal, keys.answer(*keys.split_run_id(run), part_call, kind, attempt))
+        answer = await decide(journal, name, approved, actor=who, reason=reason, output=output)
+        return name, answer, read_answer(row)
 
-    name, answer = with_journal(db, decide_it, write=True)
+    name, answer, before = with_journal(db, decide_it, write=True)
     if as_json:
         tell_json({"question": name, **answer.to_json()})
     else:
-        what = "approved" if approved else "denied" if output is MISSING else "settled"
-        tell(f"{what} {plain(name)}")
+        came_to = f": {short(output)}" if output is not MISSING else ""
+        tell(f"{verb(answer)} {plain(name)}{came_to}")
+    if before is not None and before.to_json() == answer.to_json():
+        complain(f"it was {verb(answer)} by {answer.actor or 'nobody named'} already, and stays so")
+    elif before is not None:
+        complain(f"this takes the place of an earlier answer: {verb(before)} by {before.actor or 'nobody named'}")
     complain(f"answered as {answer.actor or who}; resume the run to go on")
 
 

@@ -9,6 +9,7 @@ import click
 
 from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
+from gnl_core.decisions import verb
 from gnl_core.journal.port import Journal
 from gnl_core.views import CallView, RunView, read_run
 
@@ -59,14 +60,15 @@ def _lines(view: RunView, now: int, most: int) -> Iterator[str]:
         for call in view.calls:
             yield from _call_lines(call, most)
     for child in view.children:
-        yield f"sub-agent {plain(child.run_id)}: {child.status}, {child.steps} steps, {child.calls} calls"
+        # A head counts at the end of a drive.
+        counts = "" if child.status in ("running", "interrupted") else f", {child.steps} steps, {child.calls} calls"
+        yield f"sub-agent {plain(child.run_id)}: {child.status}{counts}"
     for question in view.questions:
         yield f"asks {plain(question.question)}: {short(question.reason, most)}"
     for name, answer in view.answers:
-        verdict = "approved" if answer.approved else "settled" if answer.has_output else "denied"
         by = f" by {short(answer.actor, most)}" if answer.actor else ""
         why = f": {short(answer.reason, most)}" if answer.reason else ""
-        yield f"answered {plain(name)}: {verdict}{by}{why}"
+        yield f"answered {plain(name)}: {verb(answer)}{by}{why}"
 
 
 def _head_lines(view: RunView, now: int, most: int) -> Iterator[str]:

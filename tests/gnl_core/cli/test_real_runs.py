@@ -166,7 +166,7 @@ def test_a_call_in_doubt_is_shown_refused_and_settled(gnl, shop):
     assert [run["status"] for run in gnl("runs", "list", "--json", "--db", shop.path).json["runs"]] == ["suspended"]
 
     settled = gnl("approvals", "settle", "order", "s0p0", "--result", '{"id": "tr-known"}', "--db", shop.path)
-    assert (settled.code, settled.out) == (0, "settled order/s0p0/in_doubt/1\n")
+    assert (settled.code, settled.out) == (0, 'settled order/s0p0/in_doubt/1: {"id": "tr-known"}\n')
     assert shop.resume().code == 1  # the shipment asks now
     assert shop.effects == ["pay 5"]
     call = gnl("runs", "show", "order", "--json", "--db", shop.path).json["model_steps"][0]["calls"][0]
@@ -220,14 +220,45 @@ def test_a_question_that_is_decided_keeps_its_answer(gnl, shop):
     assert gnl("approvals", "deny", "order/s1p0/confirm/0", "--actor", "bob", "--db", shop.path).code == 0
     ended = gnl("approvals", "approve", "order/s1p0/confirm/0", "--db", shop.path)
     assert (ended.code, ended.out) == (2, "")
-    assert "ayşe" in ended.err
+    assert "was denied by ayşe already" in ended.err
+
+
+def test_a_question_that_is_settled_is_said_to_be_settled_and_no_mistake_is_corrected(gnl, shop):
+    shop.begin(die=True)
+    question = ("order/s0p0/in_doubt/1", "--actor", "ayşe", "--db", shop.path)
+    assert gnl("approvals", "settle", "--result", "[1, 2]", *question).out == "settled order/s0p0/in_doubt/1: [1, 2]\n"
+    for verb in (["deny"], ["approve"], ["settle", "--result", "[1]"]):
+        ended = gnl("approvals", *verb, *question)
+        assert (ended.code, ended.out) == (2, "")
+        assert "was settled by ayşe already" in ended.err
+    again = gnl("approvals", "settle", "--result", "[1, 2]", *question)
+    assert (again.code, "it was settled by ayşe already, and stays so" in again.err) == (0, True)
+    assert "cannot be corrected" in " ".join(gnl("approvals", "settle", "--help").out.split())
+
+
+def test_a_no_takes_the_place_of_a_yes_and_says_so(gnl, shop):
+    shop.begin()
+    question = ("order/s1p0/confirm/0", "--db", shop.path)
+    assert "takes the place" not in gnl("approvals", "approve", *question, "--actor", "ayşe").err
+    denied = gnl("approvals", "deny", *question)
+    assert (denied.code, denied.out) == (0, "denied order/s1p0/confirm/0\n")
+    assert "this takes the place of an earlier answer: approved by ayşe" in denied.err
 
 
 def test_only_a_call_in_doubt_is_settled(gnl, shop):
     shop.begin()
     ended = gnl("approvals", "settle", "order/s1p0/confirm/0", "--result", "1", "--db", shop.path)
     assert ended.code == 2
-    assert "in_doubt" in ended.err
+    assert "use gnl approvals approve, or deny" in ended.err
+    assert "approved=" not in ended.err
+
+
+def test_the_help_says_where_status_one_holds(gnl, shop):
+    shop.begin()
+    assert gnl("approvals", "list", "--db", shop.path).code == 0
+    told = " ".join(gnl("--help").out.split())
+    assert "0 done, also for a list with open questions in it" in told
+    assert "0, also where questions are open" in " ".join(gnl("approvals", "list", "--help").out.split())
 
 
 def test_a_process_without_a_login_name_must_say_who_answers(gnl, shop, monkeypatch):
