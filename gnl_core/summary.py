@@ -43,9 +43,9 @@ class RunSummary:
         channel: How it was asked for.
         actor: Who asked for it.
         model: 'provider/model'.
-        steps: Model steps recorded when the head was last written.
+        steps: Model steps recorded when the last drive ended; of a run that is running or interrupted, there are more.
         calls: Tool calls recorded then.
-        questions: Questions open then.
+        questions: Questions open then, whatever has been answered since.
         created_at: Milliseconds of the store's clock.
         changed_at: Milliseconds of the store's clock at the last change of status.
         error: {'code', 'message'} of a failed run.

@@ -58,6 +58,9 @@ def list_(
 ) -> None:
     """List runs by the time of their last change of status, newest first.
 
+    Steps and calls are counted when a drive ends: '-' stands for those of a run that is running or was interrupted.
+    ASKED counts the questions that the last drive left, answered or not since: gnl approvals list shows the open ones.
+
     Exit status: 0; 1 if rows could not be read (they are told on standard error).
     """
 
@@ -92,19 +95,20 @@ def list_(
     ctx.exit(1 if page.problems else 0)
 
 
-_HEAD = ("STATUS", "SINCE", "STEPS", "CALLS", "ASKS", "AGENT", "PERSON", "THREAD", "RUN")
+_HEAD = ("STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "AGENT", "PERSON", "THREAD", "RUN")
 
 
 def _cells(run: RunSummary, now: int) -> list[str]:
     status: str = "forking" if run.forking else run.status
+    under_way = run.status in ("running", "interrupted")  # a head counts at the end of a drive
     if run.error is not None:
         status += f" ({run.error.get('code')})"
     return [
         status,
         age(run.changed_at, now),
-        str(run.steps),
-        str(run.calls),
-        str(run.questions + len(run.in_doubt)),
+        "-" if under_way else str(run.steps),
+        "-" if under_way else str(run.calls),
+        "-" if run.status == "running" else str(len(run.in_doubt) if under_way else run.questions),
         run.agent or "-",
         run.resource_id or "-",
         run.thread_id or "-",

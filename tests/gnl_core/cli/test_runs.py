@@ -48,11 +48,13 @@ def test_the_list_shows_the_newest_first_and_calls_in_doubt(gnl, filled):
     ended = gnl("runs", "list", "--db", filled.path)
     assert ended.code == 0
     head, *lines = ended.out.splitlines()
-    assert head.split() == ["STATUS", "SINCE", "STEPS", "CALLS", "ASKS", "AGENT", "PERSON", "THREAD", "RUN"]
-    assert [(line.split()[0], line.split()[-1]) for line in lines] == [
-        ("interrupted", "killed"),
-        ("suspended", "waits"),
-        ("completed", "done"),
+    assert head.split() == ["STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "AGENT", "PERSON", "THREAD", "RUN"]
+    cells = [line.split() for line in lines]
+    # What a head counts at the end of a drive is not known of a run that was killed in one.
+    assert [(cell[0], *cell[3:6], cell[-1]) for cell in cells] == [
+        ("interrupted", "-", "-", "1", "killed"),
+        ("suspended", "0", "0", "1", "waits"),
+        ("completed", "1", "1", "0", "done"),
     ]
     assert "in doubt: killed/s0p0/in_doubt/1" in ended.err
 
