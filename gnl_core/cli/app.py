@@ -38,8 +38,10 @@ def cli(ctx: click.Context, /, db: Path | None) -> None:
 
     Data goes to standard output, all talk to standard error. With --json, texts are ASCII and safe to show.
 
-    Exit status: 0 done; 1 something waits for a person, or failed; 2 the options or files cannot be used, or the
-    journal refused; 70 a fault of the program; 130 interrupted.
+    Exit status: 0 done, also for a list with open questions in it; 2 the options or files cannot be used, or the
+    journal refused; 70 a fault of the program; 130 interrupted. 1 is a result, told by the help of each command that
+    has it: a resumed run waits for a person or failed, doctor found something to do, a crash test failed, a row could
+    not be read.
     """
     ctx.obj = db
 

@@ -13,8 +13,8 @@ import click
 
 PROGRAM = "gnl"
 DONE, WAITS, USAGE, INTERNAL, INTERRUPTED = 0, 1, 2, 70, 130
-"""Exit statuses: done; something waits for a person, or failed; bad options or files, or refused; a fault of the
-program; interrupted."""
+"""Exit statuses: done; what was driven or looked at waits for a person, or failed; bad options or files, or refused; a
+fault of the program; interrupted."""
 
 _JOINERS = "\u200c\u200d"  # spelling needs them in some scripts
 _LONG = 200
