@@ -339,3 +339,14 @@ async def test_an_answer_that_cannot_be_read_is_no_answer_and_stops_nobody(old, 
     work = golden.Work()
     waits = await golden.drive(old, "suspended", work)
     assert ([one.question for one in waits.interrupts], work.ran) == ([question], [])
+
+
+@pytest.mark.parametrize("value", [None, {}, {"f": 1}, {"f": 2}])
+async def test_an_incident_that_cannot_be_read_stops_nobody_and_one_of_a_newer_release_does(old, value):
+    key = keys.incident("golden-completed", "~", "s0p0", "taint-guard", "warn")
+    await old.runs.apply((Put(key, value),), batch=new_batch())
+    if value == {"f": 2}:
+        with pytest.raises(JournalFormatError, match="incident/s0p0/taint-guard/warn has format 2"):
+            await golden.drive(old, "completed", golden.Work())
+    else:
+        assert (await replay(old, "completed")).text == "done"
