@@ -16,7 +16,7 @@ SIDE_EFFECTS = {
     "by_args": {"charge order-1/s0p0": 1, "charge order-1/s0p1": 1},
     "looked_up": {"charge order-1/s0p0": 1},
     "own_loop": {"charge order-1/s0p0": 1, "ship order-1/s1p0": 1},
-    "without_a_run": {"charge ambient/s0p0": 1},
+    "without_a_run": {"charge __ambient:4c1375ae3033a1b88dbb5633baaf6aca/s0p0": 1},
     "declined": {"ship order-1/s1p0": 1},
 }
 SUB_AGENTS = {"sub_agent": 1, "sub_agent_approval": 1, "sub_agents_in_parallel": 2}
