@@ -413,8 +413,9 @@ async def test_evidence_outweighs_a_persons_yes_and_no(leave, again, journal, ro
 
 
 @pytest.mark.parametrize("left", [{"f": 1, "ok": False, "tool": "charge", "error": {}}, {"f": 1}, True])
-async def test_evidence_of_a_failure_or_of_nothing_settles_nothing(leave, again, rows, effects, left):
-    await leave()
+@pytest.mark.parametrize("owner", ["dead", "alive"])
+async def test_evidence_of_a_failure_or_of_nothing_settles_nothing(leave, again, rows, effects, left, owner):
+    await leave(owner)  # a body that has left evidence has ended, whatever else its process does
     await rows.put(keys.evidence("r", "~", "s0p0", 1), left)
     with pytest.raises(SideEffectRetryBlockedError):
         await again(charging(effects))

@@ -175,6 +175,14 @@ async def test_a_sub_agent_that_waits_is_not_passed_over_where_it_is_gone(journa
     assert effects.count() == 1
 
 
+async def test_a_harmless_failure_that_the_model_was_told_of_is_not_tried_again(journal, effects):
+    charge = charging(effects, fails=1, side_effect=False)
+    first = await drive(journal, [charge], CHARGE)
+    assert results(first)[0].text == "RuntimeError: the line went dead"
+    assert (await drive(journal, [charge], CHARGE)).messages == first.messages
+    assert effects.count() == 1
+
+
 async def test_a_missing_record_before_a_later_step_is_a_gap_and_runs_nothing(journal, rows, effects):
     await drive(journal, [charging(effects)], CHARGE)
     await rows.delete("run/r/~/tool/000000/000")

@@ -148,6 +148,23 @@ async def test_line_56_a_parents_approval_opens_no_childs_call(journal, rows, ef
     assert (result.unused_approvals, len(result.interrupts), effects.count()) == ((name,), 1, 0)
 
 
+@pytest.mark.parametrize("name", ["s0p0", "r/s0p0", "r/s0p0/confirm/0", "call_0_0"])
+async def test_line_56_a_parents_answer_ahead_opens_no_childs_call(journal, effects, name):
+    ahead = Approval(approved=True, args_digest=args_hash({"amount": 1}))
+    result = await drive(journal, nested(charging(effects, confirm=True)), approvals={name: ahead})
+    assert (result.unused_approvals, len(result.interrupts), effects.count()) == ((name,), 1, 0)
+
+
+async def test_line_56_a_childs_answer_makes_none_of_its_parent(journal, effects):
+    charge = charging(effects, confirm=True)
+    (question,) = (await drive(journal, nested(charge))).interrupts
+    await drive(journal, nested(charge), approvals={question.question: True})
+    assert effects.count() == 1
+    with pytest.raises(UnknownQuestionError):
+        await drive(journal, nested(charge), approvals={"s0p0": True})
+    assert (await drive(journal, nested(charge), approvals={f"{GRANDCHILD}/s0p0": True})).text == "done"
+
+
 @pytest.mark.parametrize("name", [f"{GRANDCHILD}/s0p0", f"{GRANDCHILD}/s0p0/confirm/0"])
 async def test_a_childs_call_can_be_answered_ahead_by_its_own_name(journal, effects, name):
     ahead = Approval(approved=True, args_digest=args_hash({"amount": 1}))
