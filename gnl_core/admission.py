@@ -249,8 +249,8 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
         ) from None
     if asked.messages is not None and fingerprint(asked.messages, None) != fingerprint(messages, None):
         message = (
-            f"run {asked.run_id!r} began with other messages than were passed now. One run id is one job: use another for "
-            "another"
+            f"run {asked.run_id!r} began with other messages than were passed now. One run id is one job: use another "
+            "for another"
         )
         if asked.options.replay == "strict":
             raise DivergenceError(

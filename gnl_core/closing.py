@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnl_core import keys
-from gnl_core.errors import CanceledError, CompensatedRunError, JournalError, RunFencedError
+from gnl_core.errors import CanceledError, CompensatedRunError, JournalError, RefusedError, RunFencedError
 from gnl_core.journal.port import Create, JsonValue, Op, Refused
 from gnl_core.lock import Heartbeat, release_op
 from gnl_core.outcome import changed, head_ops
@@ -129,12 +129,13 @@ def _counted(
     return {
         name: max(count, head[name]) if type(count) is int and type(head.get(name)) is int else count
         for name, count in counts.items()
-    } | {"questions": len(interrupts)}
+    } | {"questions": len(interrupts) or (head.get("questions", 0) if isinstance(error, RefusedError) else 0)}
 
 
 def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
-    if interrupts:
-        return "suspended"
+    refused = isinstance(error, RefusedError) and not isinstance(error, CanceledError)
+    if interrupts or (refused and head.get("questions")):
+        return "suspended"  # a drive that was refused before it came there leaves the questions open
     if error is None or head.get("status") == "completed":
         return "completed"
     return "canceled" if isinstance(error, CanceledError) else "failed"

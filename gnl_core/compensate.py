@@ -47,7 +47,12 @@ class Undone:
 
 
 async def compensate_run(
-    journal: Journal, run_id: str, tools: Sequence[Any] | Mapping[str, Any], *, dry_run: bool = False
+    journal: Journal,
+    run_id: str,
+    tools: Sequence[Any] | Mapping[str, Any],
+    *,
+    dry_run: bool = False,
+    settle: Mapping[str, bool] | None = None,
 ) -> tuple[Undone, ...]:
     """Undo the effects of a run and its sub-agents, the last one first; stop at the first that cannot be undone.
 
@@ -60,6 +65,8 @@ async def compensate_run(
         tools: The tools that did the work, with their `compensate(…)`: it gets the call's arguments by name, `output`,
             and a `Context` whose idempotency key is the undoing's own.
         dry_run: Only say what would be undone; nothing is written.
+        settle: What became of undoings in doubt, by '<run>/<call>': True where it is known to be undone, False where it
+            is known not to be, so that its `compensate` may begin again.
 
     Returns:
         One entry an effect, in the order in which they are undone.
@@ -99,7 +106,9 @@ async def compensate_run(
             )
         fence = outcome.version
         try:
-            return await _undo_all(journal, rows, root, fence=fence, effects=effects, tools=checked, owner=owner)
+            return await _undo_all(
+                journal, rows, root, fence=fence, effects=effects, tools=checked, owner=owner, known=settle or {}
+            )
         finally:
             await journal.apply((release_op(root, fence, owner),), batch=new_batch())
     finally:
@@ -147,6 +156,7 @@ async def _undo_all(
     effects: Sequence[Entry],
     tools: Mapping[str, Tool],
     owner: Owner,
+    known: Mapping[str, bool],
 ) -> tuple[Undone, ...]:
     done: list[Undone] = []
     stopped = False
@@ -160,22 +170,37 @@ async def _undo_all(
         elif tool is None or tool.compensate is None:
             done.append(_item(root, part, record, "no compensate"))
         else:
-            known = rows.get(keys.compensation(root, part, record.call))
-            done.append(await _undo(journal, root, fence, entry, tool=tool, known=known, owner=owner))
+            row = rows.get(keys.compensation(root, part, record.call))
+            said = known.get(f"{keys.run_id_of(root, part)}/{record.call}")
+            done.append(await _undo(journal, root, fence, entry, tool=tool, known=row, owner=owner, said=said))
             stopped = done[-1].status != "undone"
     return tuple(done)
 
 
 async def _undo(
-    journal: Journal, root: str, fence: int, entry: Entry, *, tool: Tool, known: Entry | None, owner: Owner
+    journal: Journal,
+    root: str,
+    fence: int,
+    entry: Entry,
+    *,
+    tool: Tool,
+    known: Entry | None,
+    owner: Owner,
+    said: bool | None,
 ) -> Undone:
     record, part = read_call(entry), entry.key[2]
     key = keys.compensation(root, part, record.call)
     value: Mapping[str, Any] = known.value if known is not None and isinstance(known.value, dict) else {}
     if value.get("status") == "undone":
         return _item(root, part, record, "undone")
-    if value.get("status") == "running":
-        return _item(root, part, record, "in doubt", _left_by(value))
+    if known is not None and value.get("status") == "running":
+        owned = read_owner(value.get("owner"))
+        if said is None or (owned is not None and not is_dead(owned)):
+            return _item(root, part, record, "in doubt", _left_by(value))
+        if said:
+            undone: JsonValue = {"f": FORMAT, "status": "undone", "tool": record.tool, "message": "settled by a person"}
+            await journal.apply((Replace(key, known.version, undone),), batch=new_batch())
+            return _item(root, part, record, "undone")
     claim: JsonValue = {"f": FORMAT, "status": "running", "tool": record.tool, "owner": owner.to_json()}
     guard = Expect(keys.lock(root), fence)
     op: Op = Create(key, claim) if known is None else Replace(key, known.version, claim)
@@ -208,7 +233,11 @@ async def _undo(
 def _left_by(value: Mapping[str, Any]) -> str:
     owner = read_owner(value.get("owner"))
     alive = owner is not None and not is_dead(owner)
-    return "its compensate is still running" if alive else "its compensate began in a process that is gone"
+    return (
+        "its compensate is still running"
+        if alive
+        else "its compensate began in a process that is gone: say with settle= whether it is undone"
+    )
 
 
 def _item(root: str, part: str, record: CallRecord, status: UndoStatus, message: str = "") -> Undone:

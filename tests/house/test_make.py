@@ -20,6 +20,7 @@ def copy(tmp_path):
     folder = tmp_path / "a folder with spaces"
     folder.mkdir()
     shutil.copy(ROOT / "Makefile", folder)
+    shutil.copytree(ROOT / "examples", folder / "examples")
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy2(ROOT / name, folder)
     # The environment that runs these tests stands in for the installed one; its stamp says so.

@@ -295,9 +295,29 @@ async def test_an_undoing_that_could_not_be_recorded_is_in_doubt(journal, effect
     faulty = FaultyJournal(journal, fault=Fault(action="unavailable", match=records_the_end))
     with pytest.raises(StoreUnavailableError):
         await compensate_run(faulty, "r", [charge])
-    assert told(await compensate_run(journal, "r", [charge])) == [("s0p0", "in doubt")]
+    (left,) = await compensate_run(journal, "r", [charge])
+    assert (left.tool_call_id, left.status) == ("s0p0", "in doubt")
+    assert "settle=" in left.message
     assert effects.count("refund") == 1
     assert (await get(journal, keys.lock("r"))).value["released"] is True
+
+
+@pytest.mark.parametrize(("undone", "refunds"), [(True, 1), (False, 2)])
+async def test_a_person_settles_an_undoing_in_doubt(journal, effects, undone, refunds):
+    charge = charging(effects)
+    await finished(journal, [charge], [[("charge", {"order": 1})], "Done."])
+
+    def records_the_end(ops):
+        return any("comp" in op.key and getattr(op, "value", {}).get("status") == "undone" for op in ops)
+
+    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", match=records_the_end))
+    with pytest.raises(StoreUnavailableError):
+        await compensate_run(faulty, "r", [charge])
+    settled = await compensate_run(journal, "r", [charge], settle={"r/s0p0": undone})
+    assert told(settled) == [("s0p0", "undone")]
+    assert effects.count("refund") == refunds
+    assert told(await compensate_run(journal, "r", [charge])) == [("s0p0", "undone")]
+    assert effects.count("refund") == refunds
 
 
 async def test_a_compensate_that_takes_only_what_it_names(journal, effects):
