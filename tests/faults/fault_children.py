@@ -11,9 +11,9 @@ from gnl_core import SqliteStorage, decide, list_interrupts
 from gnl_core.approvals import MISSING
 from gnl_core.journal import scan_all
 from gnl_core.testing import crash_drive
-from gnl_core.testing.matrix import crashtest
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal, die
+from gnl_core.testing.matrix import crashtest
 
 
 def open_storage(folder):
