@@ -1,6 +1,7 @@
 """How often a call begins, all in all: processes that die in its body, failures, takeovers, two drivers at once."""
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ from gnl_core import (
 )
 from gnl_core.errors import NotPerformedError, RetryLimitExceededError, RunBusyError, RunFencedError
 from gnl_core.journal import Create, Replace
+from gnl_core.owner import new_owner
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
@@ -301,6 +303,39 @@ async def test_line_17_attempts_that_rose_meanwhile_are_counted_from_the_fresh_r
         await rows.change(KEY, attempts=2)
 
     assert told(await drive(Overtaking(journal, rise), charge)) == "receipt, attempt 3"
+
+
+async def test_recover_is_asked_once_a_drive_also_where_the_call_walks_again(journal, rows, effects):
+    asked = []
+
+    def recover(amount: int):
+        asked.append(amount)
+        return {"done": False}
+
+    charge = charging(effects, fails=1, recover=recover)
+    await drive(journal, charge)
+
+    async def touch():
+        await rows.change(KEY)
+
+    assert told(await drive(Overtaking(journal, touch), charge)) == "receipt, attempt 2"
+    assert (asked, effects.count()) == ([1], 2)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_body_that_is_known_to_have_ended_is_not_waited_for(journal, rows, effects, ended):
+    charge = charging(effects, fails=1)
+    await drive(journal, charge)
+    elsewhere = dataclasses.replace(new_owner(), boot="another-kernel").to_json()
+    doubt = {"status": "in_doubt", "owner": elsewhere, "ttl_ms": 60_000, "started_at": await journal.now()}
+    await rows.change(KEY, **doubt, ended=ended)
+    await decide(journal, "r/s0p0/in_doubt/1", True)
+    if ended:
+        assert told(await drive(journal, charge)) == "receipt, attempt 2"
+    else:
+        with pytest.raises(RunBusyError):
+            await drive(journal, charge)
+        assert effects.count() == 1
 
 
 async def test_line_54_a_no_that_comes_right_before_the_claim_wins(journal, effects):

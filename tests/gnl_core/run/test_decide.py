@@ -20,6 +20,7 @@ from gnl_core import (
 from gnl_core.approvals import Approval
 from gnl_core.errors import AlreadyDecidedError, ConfigError, NotCanonicalError
 from gnl_core.testing.effects import EffectLog
+from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
 ROOT = Path(__file__).parents[3]
@@ -134,6 +135,34 @@ async def test_line_54_a_no_that_comes_while_the_work_runs_changes_nothing(journ
     assert await list_interrupts(journal, "r") == [], "a call that runs is in no doubt"
     go_on.set()
     assert (await running).text == "done"
+    assert effects.count() == 1
+
+
+class Meanwhile(FaultyJournal):
+    """Lets something happen right before the first write."""
+
+    def __init__(self, inner, meanwhile):
+        super().__init__(inner)
+        self.meanwhile = meanwhile
+
+    async def apply(self, ops, *, batch):
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().apply(ops, batch=batch)
+
+
+async def test_a_decision_that_comes_as_the_work_begins_is_refused(journal, rows, effects, asking):
+    await drive(journal, asking)
+    await decide(journal, ASKED, True, actor="ana")
+
+    async def work():
+        await drive(journal, asking)
+
+    with pytest.raises(AlreadyDecidedError) as refused:
+        await decide(Meanwhile(journal, work), ASKED, False, actor="bob")
+    assert refused.value.detail["actor"] == "ana"
+    assert (await rows.values())["run/r/~/answer/s0p0/confirm/000"][0]["approved"] is True
     assert effects.count() == 1
 
 
