@@ -97,6 +97,8 @@ class Crash:
             f"decide(journal, {question!r}, True) runs it once more, False never runs it again, False with output=… "
             "records what it came to. On the command line: gnl approvals approve | deny | settle"
         )
+        if record.run and record.run != call.run:
+            ways += f". It was run {record.run} that began it: a yes is carried out by driving that run"
         return Block(self._blocked(ctx, ways, question, why))
 
     def _blocked(self, ctx: CallContext, ways: str, question: str, why: str = "") -> SideEffectRetryBlockedError:

@@ -121,6 +121,12 @@ async def test_a_doubt_of_another_run_is_named_answered_there_and_binds_every_ru
             await decide(journal, asked.question, False, output={"receipt": 1})
         case _:
             await decide(journal, asked.question, False, reason="leave it")
+    if answer == "again" and note:
+        # The yes was given to run a's arguments: run b's are other bytes, so run a carries it out.
+        with pytest.raises(SideEffectRetryBlockedError, match="driving that run"):
+            await drive(journal, [charge], turns, run_id="b")
+        assert effects.count() == 1
+        await drive(journal, [charge], run_id="a")
     result = await drive(journal, [charge], turns, run_id="b")
     other = await drive(journal, [charge], run_id="a")
     if answer == "never":
