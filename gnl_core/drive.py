@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gnl_core import keys
-from gnl_core.approvals import Interrupt
+from gnl_core.approvals import MISSING, Interrupt
 from gnl_core.call import Caller
 from gnl_core.codec import decode
 from gnl_core.drift import check_drift
@@ -320,6 +320,7 @@ def _was_made(record: CallRecord) -> bool:
 def _outcome(slot: Slot) -> ToolOutcome:
     error: ToolError | None = None
     record = slot.record
+    output = decode(slot.output) if slot.value is MISSING else slot.value
     if record is not None and record.status == "failed" and record.error is not None:
         detail = record.error.get("detail")
         error = ToolError(str(record.error.get("message", "")), type=str(record.error.get("type", "ToolError")))
@@ -328,7 +329,7 @@ def _outcome(slot: Slot) -> ToolOutcome:
         tool_call_id=slot.part.id,
         tool_name=slot.part.name,
         status=slot.status,
-        output=decode(slot.output) if slot.status == "succeeded" else None,
+        output=output if slot.status == "succeeded" else None,
         error=error,
         replayed=slot.replayed,
     )

@@ -63,6 +63,7 @@ MAX_KEY = 2_048
 """Most bytes of an encoded key: a btree entry of Postgres holds 2,704."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]+")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9._~:-]+(?:/[A-Za-z0-9._~:-]+)*")
 _CALL = re.compile(r"s(0|[1-9][0-9]{0,5})p(0|[1-9][0-9]{0,2})")
 _RESERVED_PREFIXES = ("agent:", "wf:", "net:", "batch:")
 _RESERVED_ROOTS = frozenset(
@@ -126,6 +127,8 @@ def decode(text: str) -> Key:
     Raises:
         ValueError: No key is spelt like this (`encode(decode(text))` would differ).
     """
+    if len(text) <= MAX_KEY and _PLAIN_KEY.fullmatch(text):
+        return tuple(text.split("/"))  # nothing is escaped, as in nearly every key
     key = tuple(unquote_to_bytes(part).decode() if "%" in part else part for part in text.split("/"))
     if encode(key) != text:
         raise ValueError(f"{text!r} is not the spelling of a key")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gnl_core import keys
-from gnl_core.approvals import Interrupt
+from gnl_core.approvals import MISSING, Interrupt
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode, plain
 from gnl_core.errors import JournalGapError, NotCanonicalError
@@ -31,6 +31,7 @@ class Slot:
         status: How it stands, for results and events.
         message: What the model reads of it, once it is settled.
         output: Its output in the codec's form.
+        value: The same decoded, where that has been done.
         record: Its record, once it is settled.
         replayed: Whether it was read rather than run.
         origin: Whose work was read: this very call's, or other work's.
@@ -46,6 +47,7 @@ class Slot:
     status: str = ""
     message: Message | None = None
     output: JsonValue = None
+    value: object = MISSING
     record: CallRecord | None = None
     replayed: bool = False
     origin: str = "self"

@@ -53,8 +53,7 @@ def settle_recorded(slot: Slot, record: CallRecord, blob: bytes | None, key: Key
     """
     output = output_of(record, blob, key)
     try:
-        if isinstance(output, dict | list):
-            decode(output)
+        slot.value = decode(output)
         settle(slot, record, output, replayed=True)
     except NotCanonicalError as error:
         raise unreadable_output(record, key, str(error)) from None
