@@ -241,7 +241,7 @@ async def test_damaged_rows_are_told_by_name_and_nothing_is_done(journal, rows):
         )
 
     good = await drive()
-    assert ran == [1, "a"]
+    assert sorted(map(str, ran)) == ["1", "a"]
     families = set()
     for key, entry in (await rows.all(("run",))).items():
         family = key.split("/")[3]
@@ -259,7 +259,7 @@ async def test_damaged_rows_are_told_by_name_and_nothing_is_done(journal, rows):
             else:
                 assert result.text == "done", (key, value)
                 assert value not in DAMAGE[:5] or family in OPTIONAL, (key, value)
-            assert ran == [1, "a"], (key, value)
+            assert sorted(map(str, ran)) == ["1", "a"], (key, value)
             await rows.put(key, entry.value, entry.blob)
     assert families >= {"head", "input", "model", "tool", "args", "body", "cfg", "claim", "lock", "taint"}
     assert (await drive()).messages == good.messages
