@@ -25,10 +25,11 @@ from gnl_core.model.router import ModelLike, resolve_model
 from gnl_core.options import ApprovalScope, Disclosure, Options, ReplayPolicy
 from gnl_core.passed import Approvals
 from gnl_core.policy import Guard
+from gnl_core.request import Request
 from gnl_core.results import DurableResult
 from gnl_core.run_options import FROZEN, DriveOptions, Messages, RunOptions, check_run_options
 from gnl_core.step import Entry
-from gnl_core.tools import check_tool_policy, check_tools
+from gnl_core.tools import ToolPolicy, check_tool_policy, check_tools
 
 LOCK_TTL_S = 300.0
 MAX_STEPS = 12
@@ -54,7 +55,7 @@ async def run_durable(
     replay_disclosure: Disclosure = "envelope",
     exclusive_model_step: bool = False,
     approval_scope: ApprovalScope = "question",
-    tool_policy: str | None = None,
+    tool_policy: ToolPolicy | None = None,
     agent: str | None = None,
     thread_id: str | None = None,
     resource_id: str | None = None,
@@ -279,7 +280,7 @@ def _counts(drive: Drive | None, outcome: Outcome | None = None) -> dict[str, Js
     return drive.counts(len(outcome.interrupts) if outcome else 0) if drive is not None else {}
 
 
-def _result(request: Any, drive: Drive, outcome: Outcome) -> DurableResult:
+def _result(request: Request, drive: Drive, outcome: Outcome) -> DurableResult:
     return DurableResult(
         run_id=request.root,
         text=outcome.text,

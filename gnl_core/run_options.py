@@ -20,6 +20,7 @@ from gnl_core.model.messages import Message, ModelSettings
 from gnl_core.options import ApprovalScope, Disclosure, ReplayPolicy
 from gnl_core.passed import Approvals
 from gnl_core.policy import Guard
+from gnl_core.tools import ToolPolicy
 
 Messages = Sequence[Message | Mapping[str, Any]]
 
@@ -65,7 +66,7 @@ class DriveOptions(HoldOptions, total=False):
     max_steps: int
     stop_when: StopWhen | None
     replay_disclosure: Disclosure
-    tool_policy: str | None
+    tool_policy: ToolPolicy | None
 
 
 class RunOptions(DriveOptions, BelongingOptions, total=False):
