@@ -17,6 +17,7 @@ from gnl_core.lock import acquire_ops, release_op
 from gnl_core.outcome import read_head
 from gnl_core.owner import Owner, is_dead, new_owner, read_owner, register, unregister
 from gnl_core.records import FORMAT, CallRecord, read_call
+from gnl_core.resolve import provider_prefix
 from gnl_core.tools import Tool, check_tools
 
 UndoStatus = Literal["to undo", "undone", "failed", "in doubt", "no compensate", "not reached"]
@@ -212,7 +213,7 @@ async def _undo(
         run_id=run,
         tool_call_id=record.call,
         tool_name=record.tool,
-        idempotency_key=f"{run}:comp:{record.call}",
+        idempotency_key=f"{provider_prefix(journal)}{run}:comp:{record.call}",
     )
     status: UndoStatus = "undone"
     message = ""

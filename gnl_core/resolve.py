@@ -9,7 +9,7 @@ from gnl_core import keys
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
 from gnl_core.errors import ToolArgumentsError
-from gnl_core.journal.port import Key
+from gnl_core.journal.port import Journal, Key
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.request import Request
 from gnl_core.verdicts import Call
@@ -64,11 +64,22 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
         args_digest=digest,
         digest=record_digest,
         record_key=key,
-        provider_key=provider_key,
+        provider_key=provider_prefix(request.journal) + provider_key,
         thread=options.thread_id,
         resource=options.resource_id,
         actor=options.actor,
     )
+
+
+def provider_prefix(journal: Journal) -> str:
+    """Return what every idempotency key of a scoped journal begins with; '' where it is not scoped.
+
+    Organisations choose their run ids without knowing of each other, and their services see one account: without it two
+    of them would name two jobs alike.
+    """
+    # No organisation's name may end inside another's: ':' ends it here, so within it one is escaped.
+    name = journal.org.replace("%", "%25").replace(":", "%3A")
+    return f"org:{name}:" if name else ""
 
 
 def _work_key(request: Request, where: str, tool: Tool, digest: str) -> tuple[Key, str]:

@@ -155,6 +155,11 @@ class MemoryJournal:
         return self._store.id
 
     @property
+    def org(self) -> str:
+        """The organisation it is scoped to; '' where it is not."""
+        return self._org
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """Ordered, with blobs; nothing outlives the process."""
         return frozenset(("ordered", "blobs"))

@@ -170,6 +170,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def org(self) -> str:
+        """The organisation whose rows these are; '' for the store's own, unscoped journal. Never does I/O."""
+        ...
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """What this store can do; what it cannot, it does not emulate."""
         ...

@@ -158,6 +158,11 @@ class SqliteJournal:
         return self._engine.open()
 
     @property
+    def org(self) -> str:
+        """The organisation it is scoped to; '' where it is not."""
+        return self._org
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """Ordered, with blobs; 'durable' with durability 'full' alone."""
         if self._engine.target.durability == "full":

@@ -170,6 +170,7 @@ class ScanCases(JournalCase):
         """Same keys, other rows; a scoped journal is not scoped again and lists no organisations."""
         async with self.opened() as journal:
             one, two = journal.scoped("org-1"), journal.scoped("org-2")
+            assert [each.org for each in (journal, one, two)] == ["", "org-1", "org-2"]
             assert list(await journal.scopes()) == []
             assert keys_of(await one.scan(())) == []
             await write(one, Create(("a",), 1), Create(("b",), 1))

@@ -131,6 +131,11 @@ class FaultyJournal:
         return self._inner.store_id
 
     @property
+    def org(self) -> str:
+        """The inner journal's organisation."""
+        return self._inner.org
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """What the inner store can do."""
         return self._inner.capabilities
