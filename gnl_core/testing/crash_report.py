@@ -56,6 +56,8 @@ class CrashReport:
         seconds: How long it took.
         harmless: Effects of the undisturbed run, by call, whose tool is declared side_effect=False. A run may begin
             such a call again without asking anybody, so a kill there is likely to repeat them.
+        witnessed: Whether doubts were settled by the log of effects, which asks for what it lacks: a run so settled has
+            every effect of the undisturbed one. A policy that says no may leave some out.
     """
 
     scenario: str
@@ -64,6 +66,7 @@ class CrashReport:
     results: tuple[PointResult, ...]
     seconds: float
     harmless: tuple[str, ...] = ()
+    witnessed: bool = False
 
     @property
     def points(self) -> int:
@@ -97,12 +100,12 @@ class CrashReport:
 
     def faulty(self) -> tuple[PointResult, ...]:
         """Return the results that are a fault of the runtime or of the scenario."""
-        return tuple(result for result in self.results if is_faulty(result, self.effects))
+        return tuple(one for one in self.results if is_faulty(one, self.effects, witnessed=self.witnessed))
 
     @property
     def lost(self) -> int:
-        """Runs that ended without asking anybody, and without an effect that the undisturbed run had."""
-        return sum(is_lost(result, self.effects) for result in self.results)
+        """Runs that came to an end without an effect that the undisturbed run had, and nobody had said no to it."""
+        return sum(is_lost(result, self.effects, witnessed=self.witnessed) for result in self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -159,14 +162,21 @@ class CrashReport:
 _SHOWN = 10
 
 
-def is_lost(result: PointResult, effects: Mapping[str, int]) -> bool:
-    """Return whether a run ended without a question, and without one of these effects."""
-    return result.outcome == "completed" and any(key not in result.effects for key in effects)
+def is_lost(result: PointResult, effects: Mapping[str, int], *, witnessed: bool) -> bool:
+    """Return whether a run came to an end without one of these effects, though nobody had said no to it.
+
+    Args:
+        result: The result.
+        effects: Effects of the undisturbed run.
+        witnessed: Whether doubts were settled by the log of effects; else a person may have said no to one.
+    """
+    ended = result.outcome == "completed" or (witnessed and result.outcome == "settled")
+    return ended and any(key not in result.effects for key in effects)
 
 
-def is_faulty(result: PointResult, effects: Mapping[str, int]) -> bool:
+def is_faulty(result: PointResult, effects: Mapping[str, int], *, witnessed: bool) -> bool:
     """Return whether a result is a fault, given the effects of the undisturbed run."""
-    return result.most > 1 or result.outcome == "stuck" or is_lost(result, effects)
+    return result.most > 1 or result.outcome == "stuck" or is_lost(result, effects, witnessed=witnessed)
 
 
 def result_from_json(value: Mapping[str, Any]) -> PointResult:

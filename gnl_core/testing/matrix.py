@@ -114,6 +114,7 @@ def crashtest(
         effects=first.effects,
         results=tuple(results),
         harmless=first.drive.harmless,
+        witnessed=lab.witnessed,
         seconds=time.monotonic() - began,
     )
 
@@ -179,6 +180,11 @@ class _Lab:
     kills: int
     resume_limit: int
     child_timeout: float
+
+    @property
+    def witnessed(self) -> bool:
+        """Whether a settled run must have every effect: the witness says no to nothing that has not happened."""
+        return self.policy is by_witness
 
     def learn(self) -> _First:
         """Run the scenario undisturbed in a child, and import what it needed into this process."""
@@ -257,7 +263,7 @@ class _Lab:
             error=error,
             folder=str(folder),
         )
-        if not is_faulty(result, first.effects):
+        if not is_faulty(result, first.effects, witnessed=self.witnessed):
             shutil.rmtree(folder)
             result = replace(result, folder="")
         return result, resumed

@@ -346,6 +346,20 @@ async def forgetful(journal, effects):
         effects.fire("charge", f"{RUN}/s0p0")
 
 
+async def forgetful_when_settled(journal, effects):
+    """Does the same inside a tool: the doubt is settled, the call is begun again, and it believes its note."""
+
+    @tool
+    async def charge(ctx: Context, amount: int) -> dict:
+        """Charge a card, unless the note says that it was."""
+        if await get(journal, ("note", "charged")) is not None:
+            return {"receipt": amount}
+        await journal.apply([Put(("note", "charged"), 1)], batch=new_batch())
+        return effects.fire("charge", ctx, {"receipt": amount})
+
+    return await drive_run(journal, [[("charge", {"amount": 10})], "Done."], [charge])
+
+
 async def dead_end(journal, effects):
     """Gives up for ever once it was interrupted, without a question."""
     if await get(journal, ("note", "begun")) is not None:

@@ -31,6 +31,17 @@ def test_an_agent_that_loses_an_effect_is_found_out(lab, place):
     assert not report["ok"]
 
 
+def test_an_agent_that_loses_an_effect_whose_doubt_was_settled_is_found_out(lab, place):
+    report = lab.run("matrix", scenario="forgetful_when_settled", folder=str(place))
+    assert not report["ok"]
+    assert (report["max_effects"], report["stuck"], report["waiting"]) == (1, 0, 0)
+    lost = [result for result in report["results"] if not result["effects"]]
+    assert [result["faults"][0] for result in lost] == ["kill after write 3", "kill before effect 1"]
+    assert {result["outcome"] for result in lost} == {"settled"}
+    assert report["lost"] == len(lost)
+    assert (place / lost[0]["folder"]).is_dir(), "the evidence of a fault is kept"
+
+
 def test_a_run_without_a_way_out_is_found_out(lab, place):
     report = lab.run("matrix", scenario="dead_end", folder=str(place), resume_limit=2)
     assert not report["ok"]
@@ -104,7 +115,7 @@ def test_a_scenario_is_named_by_module_and_function():
             load_scenario(spec)
 
 
-def a_report(**result):
+def a_report(*, witnessed=False, **result):
     base = {"faults": ("kill after write 1",), "where": "Put note/a", "struck": True, "outcome": "completed"}
     return CrashReport(
         scenario="app:agent",
@@ -112,6 +123,7 @@ def a_report(**result):
         effects={"charge r/s0p0": 1},
         results=(PointResult(**{**base, "effects": {"charge r/s0p0": 1}, **result}),),
         seconds=0.1,
+        witnessed=witnessed,
     )
 
 
@@ -125,4 +137,5 @@ def test_a_report_says_what_it_is_about():
     assert not a_report(outcome="stuck").ok
     assert not a_report(effects={}).ok
     assert a_report(effects={}, outcome="settled").ok, "a person may say that it is not to run"
+    assert not a_report(effects={}, outcome="settled", witnessed=True).ok, "the log says so of nothing"
     assert json.loads(json.dumps(twice.to_json()))["max_effects"] == 2
