@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Entry, JsonValue
 from gnl_core.records import FORMAT, QuestionKind
 
 MISSING: Any = object()
 """Stands for 'no output given', since None is an output."""
+
+_MAX_TIME = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,9 @@ class Approval:
         reason: Why; the model reads it when the answer is no.
         expires_at: Milliseconds since the epoch after which the answer no longer lets a call run.
         output: For a call in doubt that is not to run again: what it is known to have come to.
+
+    Raises:
+        ConfigError: `args_digest`, `actor`, `reason` or `expires_at` is of another type, or no time.
     """
 
     approved: bool
@@ -89,6 +95,17 @@ class Approval:
     reason: str | None = None
     expires_at: int | None = None
     output: Any = MISSING
+
+    def __post_init__(self) -> None:
+        # What is recorded must be read again: an answer that cannot be is none, and a person's no would be lost.
+        for name in ("args_digest", "actor", "reason"):
+            value = getattr(self, name)
+            if not isinstance(value, str | None):
+                raise ConfigError(f"{name} of an answer is {value!r}, must be a str or None")
+        value = self.expires_at
+        if value is not None and (type(value) is not int or not 0 <= value <= _MAX_TIME):
+            shown = "too large" if type(value) is int and value > _MAX_TIME else repr(value)
+            raise ConfigError(f"expires_at of an answer is {shown}, must be whole milliseconds since the epoch or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,8 +227,8 @@ async def decide(
         UnknownQuestionError: No such question is open; the message lists those of its run.
         AlreadyDecidedError: It has another answer.
         NotCanonicalError: `output` cannot be stored.
-        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; or no `actor` for
-            a run that has one.
+        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; no `actor` for a
+            run that has one; or a member of another type.
     """
     if type(approved) is not bool:
         raise ConfigError(f"approved is {approved!r}, must be True or False", question=question)

@@ -385,3 +385,36 @@ async def test_s31_of_a_race_one_decision_is_stored_and_the_effect_matches_it(pl
         with pytest.raises(AlreadyDecidedError) as stored:
             await decide(storage.runs, ASKED, True, actor="later")
         assert stored.value.detail["actor"] in actors
+
+
+BAD = [
+    ({"reason": 123}, "reason"),
+    ({"actor": 5}, "actor"),
+    ({"expires_at": "tomorrow"}, "expires_at"),
+    ({"expires_at": 1.5}, "expires_at"),
+    ({"expires_at": True}, "expires_at"),
+    ({"expires_at": -1}, "expires_at"),
+    ({"expires_at": 10**5000}, "expires_at"),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), BAD, ids=[f"{name}-{n}" for n, (_, name) in enumerate(BAD)])
+async def test_an_answer_that_could_not_be_read_again_is_refused_before_it_is_recorded(
+    journal, rows, asking, effects, options, named
+):
+    await drive(journal, asking)
+    before = await rows.all()
+    for approved in (True, False):
+        with pytest.raises(ConfigError, match=named):
+            await decide(journal, ASKED, approved, **options)
+        with pytest.raises(ConfigError, match=named):
+            await drive(journal, asking, approvals={ASKED: Approval(approved=approved, **options)})
+    assert await rows.all() == before
+    await decide(journal, ASKED, False, reason="no")
+    assert told(await drive(journal, asking)).startswith("A person refused this call")
+    assert effects.count() == 0
+
+
+async def test_the_digest_that_an_answer_covers_is_text():
+    with pytest.raises(ConfigError, match="args_digest"):
+        Approval(approved=True, args_digest=7)
