@@ -159,12 +159,21 @@ class Run:
     def touch(self, name):
         (self.folder / name).touch()
 
-    def wait_for(self, name):
-        """Wait until a child has made the file."""
+    def wait_for(self, name, count=1):
+        """Wait until children have made the file, or as many files of a pattern."""
         give_up = time.monotonic() + HUNG
-        while not (self.folder / name).exists():
-            assert time.monotonic() < give_up, f"no child made {name}"
+        while len(list(self.folder.glob(name))) < count:
+            assert time.monotonic() < give_up, f"no children made {count} {name}"
             time.sleep(0.005)
+
+    def move_clock(self, seconds):
+        """Set the clock of the run's store so far ahead of the machine's, in every process at once."""
+        (self.folder / "moved").write_text(str(seconds))
+        (self.folder / "moved").replace(self.folder / "ahead")
+
+    def beats(self):
+        """The version of the last sign of life, 0 before the first one."""
+        return next((version for key, _, version in self.rows() if key[-2:] == ["req", "beat"]), 0)
 
 
 @pytest.fixture

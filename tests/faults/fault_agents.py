@@ -17,6 +17,7 @@ from gnl_core import (
 )
 from gnl_core.errors import ModelUnavailableError, NotPerformedError
 from gnl_core.journal import Put, get, new_batch
+from gnl_core.lock import Heartbeat
 from gnl_core.testing.faulty import FaultyJournal, die
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -242,7 +243,7 @@ async def retried_by_host(journal, effects):
     return await provider_fails(journal, effects)
 
 
-async def long_tool(journal, effects):
+def long_tool(journal, effects, *, lock_ttl=1.0):
     """The tool has its effect, announces 'in_tool', and returns once 'release' is there."""
 
     @tool(claim_ttl=1.0)
@@ -253,7 +254,23 @@ async def long_tool(journal, effects):
         await until(effects, "release")
         return receipt
 
-    return await drive_run(journal, [[("charge", {"amount": 10})], "Done."], [charge], lock_ttl=1.0)
+    return drive_run(journal, [[("charge", {"amount": 10})], "Done."], [charge], lock_ttl=lock_ttl)
+
+
+def long_held(journal, effects):
+    """The same, under a lock that no stall of the machine outlasts."""
+    return long_tool(journal, effects, lock_ttl=600.0)
+
+
+def long_beating(journal, effects):
+    """The same under a lock of a minute, renewed ten times a second: tests move the store's clock past it."""
+    wait = Heartbeat._stopped_before
+
+    async def often(self, due):
+        return await wait(self, min(due, asyncio.get_running_loop().time() + 0.1))
+
+    Heartbeat._stopped_before = often
+    return long_tool(journal, effects, lock_ttl=60.0)
 
 
 async def long_model(journal, effects):

@@ -1,8 +1,10 @@
 """What a child of the fault server can be asked to do."""
 
 import asyncio
+import os
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import fault_agents
@@ -17,7 +19,13 @@ from gnl_core.testing.matrix import crashtest
 
 
 def open_storage(folder):
-    return SqliteStorage(Path(folder) / "journal.sqlite")
+    """Open the folder's store; its clock is as many seconds ahead as the file 'ahead' says."""
+    ahead = Path(folder) / "ahead"
+
+    def clock():
+        return time.time() + (float(ahead.read_text()) if ahead.exists() else 0.0)
+
+    return SqliteStorage(Path(folder) / "journal.sqlite", clock=clock)
 
 
 def writes_status(status):
@@ -82,6 +90,17 @@ async def drive(scenario, folder, fault=None):
     storage = open_storage(folder)
     answer = await outcome(scenario, FaultyJournal(storage.runs, fault=fault), effects)
     await storage.aclose()
+    return answer
+
+
+def race(scenario, folder):
+    """Drive a scenario once the file 'go' is there; leave 'ready-<pid>' before that, and 'seen-<pid>' after."""
+    folder = Path(folder)
+    (folder / f"ready-{os.getpid()}").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    answer = asyncio.run(drive(scenario, folder))
+    (folder / f"seen-{os.getpid()}").touch()
     return answer
 
 
