@@ -22,7 +22,7 @@ CLAIMS = [
 ROOMS = ["gnl_core", "gnl_semantic", "qualify/gnl_qualify", "reports/gnl_reports", "fixtures/gnl_fixtures"]
 PAGES = [
     *ROOT.glob("*.md"),
-    *ROOT.glob("fixtures/*.md"),
+    *(page for room in ("benchmarks", "docs", "examples", "fixtures") for page in sorted((ROOT / room).rglob("*.md"))),
     ROOT / "pyproject.toml",
     *(
         path
@@ -31,7 +31,7 @@ PAGES = [
         if path.suffix in {".jinja", ".html", ".css", ".sql"}
     ),
 ]
-SOURCES = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+SOURCES = [path for room in (*ROOMS, "benchmarks", "examples") for path in (ROOT / room).rglob("*.py")]
 
 
 def claims_in(text):
@@ -46,6 +46,17 @@ def test_a_page_claims_nothing_that_was_not_measured(path):
 
 def test_the_templates_are_among_the_pages():
     assert [path for path in PAGES if path.suffix == ".jinja"]
+
+
+def test_every_page_for_readers_is_among_them():
+    names = {str(path.relative_to(ROOT)) for path in PAGES}
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/errors.md"} <= names
+    assert ROOT / "examples" / "no_double_charge.py" in SOURCES
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_is_written_to_its_end(path):
+    assert re.findall(r"@@\w*", path.read_text(encoding="utf-8")) == []
 
 
 def test_no_text_in_the_code_does_either():
