@@ -296,8 +296,8 @@ async def test_what_a_later_caller_names_is_not_what_the_run_belongs_to(journal,
 async def test_a_store_that_fails_at_any_write_leaves_head_and_indexes_as_one(
     journal, effects, monkeypatch, number, action, when
 ):
-    monkeypatch.setattr(request, "_TRIES", 1)
-    monkeypatch.setattr(request, "_TERMINAL_TRIES", 1)
+    monkeypatch.setattr(request, "BEGIN_TRIES", 1)
+    monkeypatch.setattr(request, "RECORD_TRIES", 1)
     charge = charging(effects)
     faulty = FaultyJournal(journal, fault=Fault(number=number, action=action, when=when))
     failed = ""
