@@ -12,6 +12,7 @@ from gnl_core import (
     SqliteStorage,
     agent_tool,
     cancel_run,
+    compensate,
     compensate_run,
     fork_run,
     keys,
@@ -285,14 +286,15 @@ async def test_a_crash_inside_a_compensate_is_in_doubt_and_not_repeated(place, e
     assert EffectLog(effects.path).count("refund") == int(after)
 
 
-async def test_an_undoing_that_could_not_be_recorded_is_in_doubt(journal, effects):
+async def test_an_undoing_that_could_not_be_recorded_is_in_doubt(journal, effects, monkeypatch):
+    monkeypatch.setattr(compensate, "RECORD_TRIES", 2)
     charge = charging(effects)
     await finished(journal, [charge], [[("charge", {"order": 1})], "Done."])
 
     def records_the_end(ops):
         return any("comp" in op.key and getattr(op, "value", {}).get("status") == "undone" for op in ops)
 
-    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", match=records_the_end))
+    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", times=2, match=records_the_end))
     with pytest.raises(StoreUnavailableError):
         await compensate_run(faulty, "r", [charge])
     (left,) = await compensate_run(journal, "r", [charge])
@@ -303,14 +305,15 @@ async def test_an_undoing_that_could_not_be_recorded_is_in_doubt(journal, effect
 
 
 @pytest.mark.parametrize(("undone", "refunds"), [(True, 1), (False, 2)])
-async def test_a_person_settles_an_undoing_in_doubt(journal, effects, undone, refunds):
+async def test_a_person_settles_an_undoing_in_doubt(journal, effects, monkeypatch, undone, refunds):
+    monkeypatch.setattr(compensate, "RECORD_TRIES", 2)
     charge = charging(effects)
     await finished(journal, [charge], [[("charge", {"order": 1})], "Done."])
 
     def records_the_end(ops):
         return any("comp" in op.key and getattr(op, "value", {}).get("status") == "undone" for op in ops)
 
-    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", match=records_the_end))
+    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", times=2, match=records_the_end))
     with pytest.raises(StoreUnavailableError):
         await compensate_run(faulty, "r", [charge])
     settled = await compensate_run(journal, "r", [charge], settle={"r/s0p0": undone})
