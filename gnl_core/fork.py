@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gnl_core import keys
 from gnl_core.decisions import load_rows
-from gnl_core.errors import ChildRunError, ForkRefusedError, RunExistsError, RunNotFoundError
-from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, Refused, new_batch
+from gnl_core.errors import ChildRunError, ForkRefusedError, RunBusyError, RunExistsError, RunNotFoundError
+from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Put, Refused, Replace
+from gnl_core.journal.send import send
+from gnl_core.lock import holder
 from gnl_core.outcome import changed, head_ops, new_head, read_head
 from gnl_core.records import read_call, read_step
 from gnl_core.row_check import check_rows
@@ -24,6 +26,8 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
     on is done for real: a side effect that the original run did after that step happens a second time if the model asks
     for it again.
 
+    A fork that breaks off half-way is never driven: what stands of it says so, and another one takes another id.
+
     Args:
         journal: The store.
         run_id: The run to fork.
@@ -36,6 +40,7 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
     Raises:
         RunNotFoundError: No such run.
         RunExistsError: The new id is taken.
+        RunBusyError: Somebody drives the run, or did while it was copied.
         ForkRefusedError: A call is in doubt at the cut, the run has no such step, or its effects are being undone.
         ChildRunError: It is a sub-agent's run.
         IdInvalidError: The new id may not become part of a key.
@@ -49,6 +54,7 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
     if source is None or keys.input_of(root) not in rows:
         raise RunNotFoundError(f"there is no run {run_id!r} in this journal", run_id=run_id)
     check_rows(rows, root)
+    unchanged = _undriven(rows, root, now)
     _check(rows, root, step)
     copies = list(_copies(rows, root, step, new_run_id))
     head = new_head(
@@ -62,16 +68,62 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
         forked_from={"run": run_id, "step": step},
     )
     making = {**head, "forking": True}
-    created = await journal.apply((Create(keys.head(new_run_id), making),), batch=new_batch())
+    created = await _write(journal, (Create(keys.head(new_run_id), making),), new_run_id)
     if isinstance(created, Refused):
         raise RunExistsError(f"run {new_run_id!r} exists; fork under another id", run_id=new_run_id)
-    for start in range(0, len(copies), _CHUNK):
-        await journal.apply(copies[start : start + _CHUNK], batch=new_batch())
-    ready = changed(head, "running", now, steps=step)
-    ops: list[Op] = [op for op in head_ops(new_run_id, keys.ROOT, None, ready) if not isinstance(op, Put)]
-    done = await journal.apply((Put(keys.head(new_run_id), ready), *ops), batch=new_batch())
-    assert isinstance(done, Applied)
+    try:
+        await _fill(journal, copies, root=root, new=new_run_id)
+        ready = changed(head, "running", now, steps=step)
+        ops: list[Op] = [op for op in head_ops(new_run_id, keys.ROOT, None, ready) if not isinstance(op, Put)]
+        ops = [*unchanged, Replace(keys.head(new_run_id), created.version, ready), *ops]
+        done = await _write(journal, ops, new_run_id)
+        if isinstance(done, Refused):
+            raise RunBusyError(
+                f"run {root!r} was driven, canceled or undone while it was copied; try again under another id",
+                retry_after=1,
+                run_id=root,
+            )
+    except BaseException as error:
+        error.add_note(f"the fork {new_run_id!r} is broken off: it cannot be driven; fork again under another id")
+        raise
     return new_run_id
+
+
+async def _fill(journal: Journal, copies: Sequence[Op], *, root: str, new: str) -> None:
+    """Write what was copied."""
+    for start in range(0, len(copies), _CHUNK):
+        chunk = copies[start : start + _CHUNK]
+        written = await _write(journal, chunk, new)
+        if isinstance(written, Refused):
+            key = keys.encode(chunk[written.op].key)
+            raise ForkRefusedError(
+                f"run {root!r} cannot be forked to {new!r}: the row {key} is there already; fork under another id",
+                run_id=root,
+            )
+
+
+async def _write(journal: Journal, ops: Sequence[Op], new: str) -> Applied | Refused:
+    outcome, cancelled = await send(journal, ops, run_id=new)
+    if cancelled is not None:
+        raise cancelled
+    return outcome
+
+
+def _undriven(rows: Mapping[Key, Entry], root: str, now: int) -> tuple[Expect, ...]:
+    """Return the conditions under which what was read is one state: nobody drove the run while its pages were read."""
+    lock, beat = rows.get(keys.lock(root)), rows.get(keys.beat(root))
+    driver = holder(lock, beat, now)
+    if driver is not None:
+        raise RunBusyError(
+            f"run {root!r} is being driven (process {driver.pid}{f' of {driver.host[:64]!r}' if driver.host else ''}); "
+            "fork it once that has ended",
+            retry_after=1,
+            run_id=root,
+        )
+    return tuple(
+        Expect(key, entry.version if entry is not None else "absent")
+        for key, entry in ((keys.lock(root), lock), (keys.beat(root), beat))
+    )
 
 
 def _check(rows: Mapping[Key, Entry], root: str, step: int) -> None:

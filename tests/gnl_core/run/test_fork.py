@@ -1,5 +1,7 @@
 """Forks: what a step rests on is copied and never runs again; what comes after it is done for real."""
 
+import asyncio
+
 import pytest
 
 from gnl_core import (
@@ -19,6 +21,7 @@ from gnl_core.errors import (
     ForkRefusedError,
     IdInvalidError,
     RefusedError,
+    RunBusyError,
     RunExistsError,
     RunNotFoundError,
     StoreUnavailableError,
@@ -229,14 +232,79 @@ async def test_a_condemned_run_is_not_forked(journal, effects):
 async def test_a_fork_that_was_broken_off_is_not_drivable(journal, effects, batch):
     charge = charging(effects)
     await finished(journal, [charge])
-    faulty = FaultyJournal(journal, fault=Fault(number=batch, action="unavailable"))
-    with pytest.raises(StoreUnavailableError):
+    faulty = FaultyJournal(journal, fault=Fault(number=batch, times=4, action="unavailable"))
+    with pytest.raises(StoreUnavailableError) as failed:
         await fork_run(journal=faulty, run_id="r", step=3, new_run_id="f")
+    assert "'f' is broken off" in failed.value.__notes__[0]
     with pytest.raises(RefusedError, match="broken off"):
         await finished(journal, [charge], run_id="f")
     with pytest.raises(RunExistsError):
         await fork_run(journal=journal, run_id="r", step=3, new_run_id="f")
     assert effects.count() == 3
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize(("action", "when"), [("unavailable", "before"), ("unknown", "before"), ("unknown", "after")])
+async def test_a_store_that_fails_once_breaks_off_no_fork(journal, effects, batch, action, when):
+    charge = charging(effects)
+    await finished(journal, [charge])
+    faulty = FaultyJournal(journal, fault=Fault(number=batch, action=action, when=when))
+    await fork_run(journal=faulty, run_id="r", step=3, new_run_id="f")
+    assert faulty.hit == 1
+    assert (await finished(journal, [charge], run_id="f")).text == "Done."
+    assert effects.count() == 3
+
+
+async def test_a_row_that_is_in_the_way_is_no_copy_and_breaks_the_fork_off(journal, rows, effects):
+    charge = charging(effects)
+    await finished(journal, [charge])
+    await rows.put(keys.tool("f", keys.ROOT, 0, 0), {"f": 1, "left": "over"})
+    with pytest.raises(ForkRefusedError, match="run/f/~/tool/000000/000 is there already"):
+        await fork_run(journal=journal, run_id="r", step=3, new_run_id="f")
+    with pytest.raises(RefusedError, match="broken off"):
+        await finished(journal, [charge], run_id="f")
+
+
+async def test_a_run_that_is_driven_is_not_forked(journal, rows, effects):
+    gate = asyncio.Event()
+    model = ScriptedModel(TURNS, gate=gate)
+    charge = charging(effects)
+    task = asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[charge], prompt="Go."))
+    await model.entered.wait()
+    before = await rows.all()
+    with pytest.raises(RunBusyError, match="being driven"):
+        await fork_run(journal=journal, run_id="r", step=0, new_run_id="f")
+    assert await rows.all() == before
+    gate.set()
+    await task
+    assert await fork_run(journal=journal, run_id="r", step=0, new_run_id="f") == "f"
+
+
+async def test_a_run_that_is_driven_while_it_is_copied_gives_no_fork(journal, effects):
+    charge = charging(effects)
+    with pytest.raises(RuntimeError, match="down"):
+        await finished(journal, [charge], [*TURNS[:2], RuntimeError("down")])
+
+    class Driven:
+        """A store in which the run goes on between two pages of a scan."""
+
+        drives = 1
+
+        def __getattr__(self, name):
+            return getattr(journal, name)
+
+        async def scan(self, prefix, **options):
+            page = await journal.scan(prefix, **(options | {"limit": 3}))
+            if self.drives:
+                self.drives = 0
+                await finished(journal, [charge])
+            return page
+
+    with pytest.raises(RunBusyError, match="while it was copied"):
+        await fork_run(journal=Driven(), run_id="r", step=1, new_run_id="f")
+    with pytest.raises(RefusedError, match="broken off"):
+        await finished(journal, [charge], run_id="f")
+    assert await fork_run(journal=journal, run_id="r", step=4, new_run_id="g") == "g"
 
 
 async def test_a_fork_stands_in_the_indexes_of_its_source(journal, rows, effects):
