@@ -43,11 +43,11 @@ class GivenUp:
 
     Attributes:
         cause: Why.
-        ended: Whether it is known to have ended.
+        ended: Whether its own code is known to have ended; a thread that it waited for may go on all the same.
         began: Whether it began at all; if not, it never will.
     """
 
-    cause: Literal["timeout", "cancelled"]
+    cause: Literal["timeout", "cancelled", "no thread"]
     ended: bool
     began: bool = True
 
@@ -64,6 +64,7 @@ async def run_body(
     """Run a body to its end, or until its time is over or the caller is cancelled.
 
     A cancellation is told as `GivenUp('cancelled')`, so that the caller can record it; it is the caller's to raise on.
+    A `CancelledError` that the body came to although nobody cancelled it is one that it raised.
     """
     if tool.is_async:
         return await _on_loop(lambda: tool.invoke(arguments, context), context, timeout_s, late)
@@ -80,9 +81,13 @@ async def _on_loop(
 ) -> Ending:
     if timeout_s is not None:
         return await _within(start, context, timeout_s, late)
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task is not None else 0
     try:
         return Returned(await start())
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling() <= cancels:
+            return Raised(error)
         context.cancelled.set()
         return GivenUp("cancelled", ended=True)
     except BaseException as error:
@@ -103,17 +108,19 @@ async def _within(start: Callable[[], Awaitable[object]], context: Context, time
             return Raised(error)
 
     task = asyncio.ensure_future(body())
-    cause: Literal["timeout", "cancelled"] = "cancelled"
+    cause: Literal["timeout", "cancelled", ""] = ""
     try:
         await asyncio.wait({task}, timeout=timeout_s)
         if not task.done():
             cause = "timeout"
     except asyncio.CancelledError:
-        pass
+        cause = "cancelled"
     if not task.done():
         context.cancelled.set()
         task.cancel()
         await _patiently({task})
+    if not cause:
+        return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
     if not task.done():
         _watch(task, late)
         return GivenUp(cause, ended=False)
@@ -202,7 +209,11 @@ async def _in_thread(
     thread = _Thread(asyncio.get_running_loop())
     variables = contextvars.copy_context()
     call = functools.partial(variables.run, tool.invoke, arguments, context)
-    _THREADS.submit(thread.run, call, late)
+    try:
+        _THREADS.submit(thread.run, call, late)
+    except RuntimeError:
+        logger.exception("no thread can be started for %s, or the process is ending", tool.name)
+        return GivenUp("no thread", ended=True, began=False)
     cause: Literal["timeout", "cancelled"] = "timeout"
     try:
         if timeout_s is None:

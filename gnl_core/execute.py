@@ -12,16 +12,21 @@ from gnl_core.body import Ending, GivenUp, Raised, Returned, run_body
 from gnl_core.crash import ask, context_of, output_of, succeeded
 from gnl_core.errors import (
     ConfigError,
+    DoubtError,
     EffectNotRecordedError,
     GnlError,
     JournalError,
+    NotCanonicalError,
     NotPerformedError,
+    RefusedError,
     ResultNotRepresentableError,
     RunFencedError,
+    SideEffectRetryBlockedError,
     StepTimeoutError,
+    ToolError,
 )
 from gnl_core.events import tell
-from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace, new_batch
+from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace
 from gnl_core.records import CallRecord
 from gnl_core.request import Request
 from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
@@ -45,7 +50,7 @@ class Executor:
 
         Raises:
             RunFencedError: The run was taken over; what the body returned is kept as evidence.
-            EffectNotRecordedError: The effect happened and the store did not take its record.
+            EffectNotRecordedError: The effect happened and its record could not be written.
             asyncio.CancelledError: The caller was cancelled; the call is recorded as in doubt.
         """
         call, ctx = slot.call, claim.context
@@ -65,19 +70,32 @@ class Executor:
                 await self._record_success(slot, claim, settlement.output, settled_by="lookup")
                 return
         timeout = tool.timeout if tool.timeout is not None else self.request.options.timeouts.tool
+        body = self.request.body_begins(call.record_key)
 
         async def late(ending: Returned | Raised | None) -> None:
             try:
-                if ending is not None:
+                if ending is None:
+                    self.request.may_act_for(claim.record.ttl_ms)
+                else:
                     await self._keep_evidence(claim, call, ending)
             finally:
-                self.request.body_ended()
+                self.request.body_ended(body)
 
         task = asyncio.current_task()
         cancels = task.cancelling() if task is not None else 0
         claim.entered = True
         ending = await run_body(tool, call.arguments, context, timeout, late)
-        await self._record(slot, claim, ending, timeout)
+        try:
+            if isinstance(ending, GivenUp):
+                body.left = True
+                if call.tool.side_effect and ending.ended and ending.began:
+                    # It was stopped where it waited. What it waited for may go on, a thread for one, and come to an
+                    # effect: it has until its claim is over.
+                    self.request.may_act_for(claim.record.ttl_ms)
+            await self._record(slot, claim, ending, timeout)
+        finally:
+            if not isinstance(ending, GivenUp) or ending.ended:
+                self.request.body_ended(body)
         if task is not None and task.cancelling() > cancels:
             # The body went on in spite of it, or ended in the same moment: its end is recorded, and the run stops.
             raise asyncio.CancelledError
@@ -91,17 +109,26 @@ class Executor:
                 await self._record_success(slot, claim, value)
             case Raised(error) if isinstance(error, Exception):
                 await self._record_failure(slot, claim, error)
+            case Raised(asyncio.CancelledError()):
+                await self._record_own_cancellation(slot, claim)
             case Raised(error):
+                self.request.may_act_for(claim.record.ttl_ms)
                 await self._note_doubt(slot, claim, "interrupted", ended=True)
                 raise error
             case GivenUp(cause, ended):
-                if not ended:
-                    self.request.body_left()
                 await self._record_given_up(slot, claim, cause, ended=ended, seconds=seconds)
 
     async def _never_began(self, slot: Slot, cause: str, seconds: float | None) -> None:
         if cause == "cancelled":
             raise asyncio.CancelledError
+        if cause == "no thread":
+            raise RefusedError(
+                f"{slot.part.name} (call {slot.part.id} of run {self.run}) did not begin, since no thread can be "
+                "started, or the process is ending; it has not run. Drive the run again",
+                run_id=self.run,
+                tool_call_id=slot.part.id,
+                tool=slot.part.name,
+            )
         raise StepTimeoutError(
             f"{slot.part.name} (call {slot.part.id} of run {self.run}) did not begin within {seconds or 0:g} s, since "
             "every thread was taken; it has not run. Drive the run again",
@@ -220,6 +247,32 @@ class Executor:
             question=question.question,
         )
 
+    async def _record_own_cancellation(self, slot: Slot, claim: Claim) -> None:
+        """Record a body that came to a `CancelledError` although nobody cancelled it: the run goes on without it."""
+        call = slot.call
+        assert call is not None
+        message = f"{call.tool.name} raised CancelledError, and nobody had cancelled it"
+        if not call.tool.side_effect:
+            await self._record_failure(slot, claim, ToolError(message, type="CancelledError"))
+            return
+        self.request.may_act_for(claim.record.ttl_ms)
+        record = await self._record_doubt(slot, claim, "cancelled", ended=True)
+        question = interrupt(
+            call, record, record.started_at, "in_doubt", f"{message}; whether it took effect is not known"
+        )
+        slot.interrupts = (question,)
+        slot.error = SideEffectRetryBlockedError(
+            f"{message} (call {call.id} of run {self.run}). Whether it took effect is not known, so it is neither "
+            f"repeated nor skipped. Find out, then answer the question {question.question!r}; or give the tool a "
+            "recover()",
+            run_id=self.run,
+            tool_call_id=call.id,
+            tool=call.tool.name,
+            attempts=record.attempts,
+            started_at=record.started_at,
+            question=question.question,
+        )
+
     async def _note_doubt(self, slot: Slot, claim: Claim, cause: str, *, ended: bool) -> None:
         """Record a doubt beside what is raised anyway; unrecorded, the call is left 'running' by a dead owner."""
         try:
@@ -258,8 +311,27 @@ class Executor:
             raise
         if isinstance(outcome, Refused):
             await self._keep_evidence(claim, call, ending)
-            raise self.request.fenced_error()
+            raise self._overtaken(call, ending)
         return outcome
+
+    def _overtaken(self, call: Call, ending: Returned | Raised) -> DoubtError:
+        """Return the error of work that somebody else claimed or settled while its body ran; the run is still ours."""
+        who = f"{call.tool.name} (call {call.id} of run {self.run})"
+        why = (
+            "somebody else claimed the same work, or settled it, while it ran: its claim was over, or was freed. What "
+            "it came to is kept as evidence"
+        )
+        detail = {"run_id": self.run, "tool_call_id": call.id, "tool": call.tool.name}
+        if isinstance(ending, Raised):
+            return DoubtError(f"{who} raised {type(ending.error).__name__}, and {why}. Drive the run again", **detail)
+        if not call.tool.side_effect:
+            return DoubtError(f"{who} ended, and {why}. Drive the run again", **detail)
+        return EffectNotRecordedError(
+            f"{who} took effect, but is not recorded as done: {why}, and on this error as .output. Find out whether "
+            "the other one took effect as well, then drive the run again",
+            output=ending.value,
+            **detail,
+        )
 
     async def _keep_evidence(self, claim: Claim, call: Call, ending: Returned | Raised) -> None:
         """Keep what a body came to whose call is another worker's by now: it may settle the doubt."""
@@ -274,6 +346,6 @@ class Executor:
             value["error"] = error_json(ending.error)
         key = keys.evidence(call.root, call.part, call.id, claim.record.attempts)
         try:
-            await self.request.journal.apply((Create(key, value, blob, if_present="keep"),), batch=new_batch())
-        except (JournalError, ValueError, TypeError):
+            await self.request.write_apart((Create(key, value, blob, if_present="keep"),))
+        except (JournalError, NotCanonicalError):
             logger.exception("what call %s of run %s came to late could not be kept", call.id, self.run)

@@ -8,7 +8,7 @@ from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
 from gnl_core.canonical import args_hash
 from gnl_core.journal.port import Entry, Key
-from gnl_core.owner import is_dead, read_owner
+from gnl_core.owner import is_alive, is_dead, read_owner
 from gnl_core.records import CallRecord
 from gnl_core.request import Request
 from gnl_core.verdicts import Call, CallContext, State
@@ -76,7 +76,8 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     foreign = bool(record.run) and (record.run, record.call) != (call.run, call.id)
     # Looked at before the rows are read: whoever is dead by now has written nothing since, and a record that is
     # unchanged then is what they left. The other way round, work that ends in between would pass for a doubt.
-    alive = may_still_run(record, entry, request.now)
+    timely = may_still_run(record, entry, request.now)
+    alive = timely or is_at_it(request, record, entry)
     wanted: list[Key] = [
         keys.answer(root, part, record.call, kind, attempt),
         keys.evidence(root, part, record.call, attempt),
@@ -107,7 +108,8 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
         return _context(request, call, state, record, entry, answer=answer, answer_entry=answer_entry)
     alive = alive and evidence is None
     if record.status == "running":
-        state = State.RUNNING if alive else State.IN_DOUBT
+        under_way = (timely and alive) or request.executes(entry.key)
+        state = State.RUNNING if under_way else State.IN_DOUBT
     else:
         state = State.FAILED if record.status == "failed" else State.IN_DOUBT
     return _context(
@@ -125,13 +127,32 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
 
 
 def may_still_run(record: CallRecord, entry: Entry, now: int) -> bool:
-    """Whether the body of a call that was begun may still be executing: its owner may live, its time is not over."""
-    if record.status == "failed" or record.ended:
+    """Whether a call that was begun is in no doubt yet: its owner may live, and its time is not over.
+
+    The body of one whose time is over may be executing all the same, see `is_at_it`: a person may say what became of
+    it, but nothing begins beside it.
+    """
+    if record.status == "failed":
         return False
     owner = read_owner(record.owner)
     if owner is not None and is_dead(owner):
         return False
     return now - (record.started_at or entry.updated_at) < record.ttl_ms
+
+
+def is_at_it(request: Request, record: CallRecord, entry: Entry) -> bool:
+    """Whether the body of a call that was begun must be taken for alive however old it is: its owner certainly lives.
+
+    A clock may jump, a process may be stopped and wake up, a body may take longer than anybody thought. Where the owner
+    cannot be seen, on another host, time decides alone; so it does where the body's own code has ended, and only what
+    it left behind in other threads may go on.
+    """
+    if record.status == "failed" or record.ended:
+        return False
+    owner = read_owner(record.owner)
+    if owner is not None and owner.id == request.owner.id:
+        return request.executes(entry.key, left=True)
+    return owner is not None and is_alive(owner)
 
 
 def owes_an_end(request: Request, call: Call) -> bool:

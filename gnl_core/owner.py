@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,18 +87,22 @@ class _Facts:
 
 
 class _Process:
-    """What is known of this process: its facts, and the holds that it really has."""
+    """What is known of this process: its facts, and the holds that it really has, each until when."""
 
     __slots__ = ("facts", "held")
 
     def __init__(self) -> None:
         self.facts: _Facts | None = None
-        self.held: set[str] = set()
+        self.held: dict[str, float] = {}
 
     def forget(self) -> None:
         """Start afresh in a forked child: the parent's holds are not its own, and its pid may be one seen before."""
         self.facts = None
-        self.held = set()
+        self.held = {}
+
+    def holds(self, identity: str) -> bool:
+        """Whether this process has a hold of this id, or may still act for it."""
+        return time.monotonic() < self.held.get(identity, 0.0)
 
 
 _process = _Process()
@@ -116,16 +121,27 @@ def register(owner: Owner) -> None:
 
     Register before the hold is written: another task of this process takes an owner that it cannot find for dead.
     """
-    _process.held.add(owner.id)
+    _process.held[owner.id] = float("inf")
 
 
-def unregister(owner: Owner) -> None:
+def unregister(owner: Owner, *, after_s: float = 0.0) -> None:
     """Say that this process no longer has this hold; an unknown one is no error.
 
     Only once nothing of it can act any more: a tool's thread that outlives its event loop is still the hold's, and
     another task that took it for dead would run the tool beside it.
+
+    Args:
+        owner: The hold.
+        after_s: Seconds until then, at least 0, where nobody will come back to say it.
     """
-    _process.held.discard(owner.id)
+    if after_s <= 0 or owner.id not in _process.held:
+        _process.held.pop(owner.id, None)
+        return
+    now = time.monotonic()
+    for identity, until in list(_process.held.items()):
+        if until <= now:
+            _process.held.pop(identity, None)
+    _process.held[owner.id] = now + after_s
 
 
 def is_dead(owner: Owner) -> bool:
@@ -134,22 +150,35 @@ def is_dead(owner: Owner) -> bool:
     False means unknown or alive. A process that is stopped (SIGSTOP) is alive. Never raises. Holds are known to one
     interpreter: sub-interpreters of one process must not share a journal.
     """
+    return _lives(owner) is False
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether it is certain that this hold's process is there, and if it is this one, that it has the hold.
+
+    False means unknown or dead. A process that is stopped (SIGSTOP) is alive. Never raises.
+    """
+    return _lives(owner) is True
+
+
+def _lives(owner: Owner) -> bool | None:
+    """Return None where nobody can tell from here."""
     here = _this_process()
     if not (here.boot and here.namespace and owner.started):
-        return False
+        return None
     if owner.boot != here.boot or owner.namespace != here.namespace:
-        return False
+        return None
     if owner.pid == here.pid and owner.started == here.started:
-        return owner.id not in _process.held  # a torn-down event loop leaves its holds behind
+        return _process.holds(owner.id)  # a torn-down event loop leaves its holds behind
     try:
         stat = _read_stat(owner.pid)
         if stat is None:
-            return _no_such_process(owner.pid)
+            return False if _no_such_process(owner.pid) else None
     except (OSError, ValueError, OverflowError):
-        return False
+        return None
     state, threads, started = stat
     # A leader that has ended while other threads of it go on is shown as a zombie too.
-    return started != owner.started or (state in ("Z", "X", "x") and threads <= 1)
+    return started == owner.started and (state not in ("Z", "X", "x") or threads > 1)
 
 
 def _this_process() -> _Facts:

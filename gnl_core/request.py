@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +23,10 @@ from gnl_core.errors import (
     CanceledError,
     CompensatedRunError,
     GnlError,
-    NotCanonicalError,
     RunFencedError,
-    StoreBusyError,
-    StoreUnavailableError,
-    StoreUnknownError,
 )
-from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
+from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused
+from gnl_core.journal.send import BEGIN_TRIES, RECORD_TRIES, send
 from gnl_core.limits import Spent
 from gnl_core.options import Options
 from gnl_core.owner import Owner, unregister
@@ -39,11 +38,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gnl_core.request")
 
-_TRIES = 4
-"""How often a batch that begins something is sent while the store is away; nothing has happened yet, so few."""
 
-_TERMINAL_TRIES = 8
-"""How often the record of an effect is sent: about six seconds, since losing it makes an avoidable doubt."""
+@dataclass(slots=True, eq=False)
+class Body:
+    """A body that has begun and is not known to have ended.
+
+    Attributes:
+        key: Of the record that claims its call.
+        left: Whether nobody waits for it any more.
+    """
+
+    key: Key
+    left: bool = False
 
 
 class Request:
@@ -67,7 +73,6 @@ class Request:
         unused: Those of them that no call has met.
         walking: Held while a call walks the gates: one at a time, sub-agents' calls too.
         begun: Calls that were let begin and are not in `spent` yet.
-        bodies: Bodies in threads that nobody waits for any more.
     """
 
     def __init__(
@@ -93,8 +98,11 @@ class Request:
         self.walking = asyncio.Lock()
         self.begun = 0
         self.last_steps: dict[str, int] = {}
-        self.bodies = 0
         self.released = False
+        # Bodies end in threads of their own, some of them when the drive is long over.
+        self._lock = threading.Lock()
+        self._bodies: set[Body] = set()
+        self._acts_until = 0.0
         self._records: dict[Key, tuple[int, CallRecord]] = {}
         self._standing: tuple[Op, ...] = ()
         self._beginning: tuple[Op, ...] = ()
@@ -199,7 +207,9 @@ class Request:
         batch = (*guard, *put_off, *ops)
         written = False
         try:
-            outcome, cancelled = await self._send(batch, _TERMINAL_TRIES if terminal else _TRIES)
+            outcome, cancelled = await send(
+                self.journal, batch, run_id=self.root, tries=RECORD_TRIES if terminal else BEGIN_TRIES
+            )
             written = isinstance(outcome, Applied)
         finally:
             if put_off and pending is not None and not written:
@@ -222,6 +232,17 @@ class Request:
             raise self.fenced_error()
         return Refused(outcome.op - len(guard) - len(put_off), outcome.found, outcome.now)
 
+    async def write_apart(self, ops: Sequence[Op]) -> None:
+        """Write one batch without the fence, as often as the record of an effect; from whatever event loop.
+
+        Raises:
+            JournalError: The store did not take it.
+            NotCanonicalError: No store can.
+        """
+        _, cancelled = await send(self.journal, ops, run_id=self.root, tries=RECORD_TRIES)
+        if cancelled is not None:
+            raise cancelled
+
     def fenced_error(self) -> RunFencedError:
         """Return the error of a driver that lost its run."""
         return RunFencedError(
@@ -229,32 +250,6 @@ class Request:
             "writes nothing more. Drive the run again to join it where it stands",
             run_id=self.root,
         )
-
-    async def _send(self, ops: Sequence[Op], tries: int) -> tuple[Applied | Refused, asyncio.CancelledError | None]:
-        """Send a batch until its outcome is known; a cancellation that came meanwhile is returned with it.
-
-        Whoever was cancelled must know what stands: a claim is to be taken back, a record not to be written twice.
-        """
-        batch, cancelled = new_batch(), None
-        for attempt in range(1, tries + 1):
-            try:
-                return await self.journal.apply(ops, batch=batch), cancelled
-            except asyncio.CancelledError as error:
-                cancelled = error
-                if attempt == tries:
-                    raise
-            except (TypeError, ValueError) as error:
-                raise NotCanonicalError(f"nothing was written of run {self.root}: {error}", run_id=self.root) from error
-            except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:
-                # The same tag again is safe: rows that this batch wrote already count as written.
-                if attempt == tries:
-                    raise
-                pause = min(0.05 * 2 ** (attempt - 1), 1.0) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
-                logger.warning(
-                    "the store did not take a batch of run %s (%s); again in %.2f s", self.root, error, pause
-                )
-                await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
 
     def _note(self, ops: Sequence[Op], applied: Applied) -> None:
         for op in ops:
@@ -279,21 +274,39 @@ class Request:
 
     # The end -------------------------------------------------------------------------------------------------------
 
-    def body_left(self) -> None:
-        """Count a body in a thread that nobody waits for any more: while it lives, its owner is not dead."""
-        self.bodies += 1
+    def body_begins(self, key: Key) -> Body:
+        """Note a body that begins under a record's key; until it has ended, its owner is not dead."""
+        body = Body(key)
+        with self._lock:
+            self._bodies.add(body)
+        return body
 
-    def body_ended(self) -> None:
-        """Count such a body's end."""
-        self.bodies -= 1
-        if self.released and not self.bodies:
-            unregister(self.owner)
+    def body_ended(self, body: Body) -> None:
+        """Note a body's end, from whatever thread; one that has ended before is no error."""
+        with self._lock:
+            self._bodies.discard(body)
+            self._let_go()
+
+    def executes(self, key: Key, *, left: bool = False) -> bool:
+        """Whether a body under this key is executing here and waited for; with `left`, one that is not, too."""
+        with self._lock:
+            return any(body.key == key and (left or not body.left) for body in self._bodies)
+
+    def may_act_for(self, milliseconds: int) -> None:
+        """Say that what a body began elsewhere may go on for so long, in ms: until then its owner is not dead."""
+        with self._lock:
+            self._acts_until = max(self._acts_until, time.monotonic() + milliseconds / 1000)
+            self._let_go()
 
     def release(self) -> None:
         """Say that this driver holds the request no more."""
-        self.released = True
-        if not self.bodies:
-            unregister(self.owner)
+        with self._lock:
+            self.released = True
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self.released and not self._bodies:
+            unregister(self.owner, after_s=self._acts_until - time.monotonic())
 
 
 def interrupts_by_name(interrupts: Sequence[Interrupt]) -> str:

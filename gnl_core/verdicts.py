@@ -100,7 +100,7 @@ class CallContext:
         answer: The person's answer that counts for it now, its digest checked; in state FRESH one that was passed
         along. answer_entry: The answer's row, if it is recorded.
         evidence: What its body returned after the call had been given up, if anything.
-        may_still_run: Whether the body of an earlier attempt may still be executing.
+        may_still_run: Whether the body of an earlier attempt may still be executing: nothing may begin beside it.
         request: What the root run and its sub-agents share.
         now: Milliseconds of the store's clock.
         work: Where the record stands apart: the row of the work, if an operator has freed it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gnl_core import keys
 from gnl_core.codec import decode
 from gnl_core.crash import output_of, unreadable_output
-from gnl_core.errors import DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
+from gnl_core.errors import ConfigError, DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
 from gnl_core.gates.taint_source import marks
 from gnl_core.incidents import Incident, incident_op
@@ -329,10 +329,22 @@ class Walker:
         return True
 
     def _ttl_ms(self, tool: Tool) -> int:
+        """Return how long a claim must be taken for alive, in ms: longer than the body may take.
+
+        Raises:
+            ConfigError: It is declared to be no longer than that.
+        """
         timeouts = self.request.options.timeouts
-        ttl = tool.claim_ttl or timeouts.claim_ttl
+        timeout = tool.timeout if tool.timeout is not None else timeouts.tool
+        ttl = tool.claim_ttl if tool.claim_ttl is not None else timeouts.claim_ttl
         if ttl is None:
-            ttl = max(_CLAIM_TTL_S, tool.timeout or timeouts.tool or 0)
+            ttl = _CLAIM_TTL_S + (timeout or 0)
+        elif timeout is not None and ttl <= timeout:
+            raise ConfigError(
+                f"the claim_ttl of {tool.name} is {ttl:g} s, must be above its timeout ({timeout:g} s): a body that "
+                "still runs would be taken for dead",
+                tool=tool.name,
+            )
         return int(ttl * 1000)
 
     async def release_claim(self, ctx: CallContext) -> None:

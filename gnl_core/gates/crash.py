@@ -9,6 +9,7 @@ from gnl_core.approvals import read_answer
 from gnl_core.crash import settle_by_answer, settle_by_evidence, settle_by_recover
 from gnl_core.errors import RetryLimitExceededError, RunBusyError, SideEffectRetryBlockedError
 from gnl_core.gates.policy import ask_guard
+from gnl_core.owner import read_owner
 from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
 
 _DENIED = (
@@ -51,7 +52,7 @@ class Crash:
     async def _begin(self, ctx: CallContext) -> Verdict:
         record, call = ctx.record, ctx.call
         assert record is not None
-        if ctx.may_still_run:
+        if ctx.may_still_run and not (call.tool.idempotent and record.ended):
             return self._busy(ctx)
         if record.attempts >= call.tool.max_retries:
             return Block(
@@ -79,8 +80,11 @@ class Crash:
     def _ask(self, ctx: CallContext, why: str = "") -> Verdict:
         record, call = ctx.record, ctx.call
         assert record is not None
-        if ctx.state is State.RUNNING:
+        own = ctx.request.fence is not None and (not record.run or (record.run, record.call) == (call.run, call.id))
+        if ctx.state is State.RUNNING or (ctx.may_still_run and record.status == "running" and not own):
             return self._busy(ctx)
+        if _is_over(ctx) and ctx.may_still_run:
+            why += f"It was {_who(ctx)} that began it, and it is alive, or stopped: a yes waits until it has ended. "
         if ctx.request.fence is None or ctx.orphan:
             # Nobody can be asked outside of a run, nor in a run that is gone.
             return Block(
@@ -119,17 +123,43 @@ class Crash:
         record, call = ctx.record, ctx.call
         assert record is not None
         left = max(1, -(-(ctx.request.started_at(ctx) + record.ttl_ms - ctx.now) // 1000))
+        owner = read_owner(record.owner)
+        what = f"{call.tool.name} (call {call.id} of run {call.run})"
+        if _is_over(ctx):
+            message = (
+                f"{what} was begun {ctx.request.when(ctx)} by {_who(ctx)}, which is alive, or stopped, and may still "
+                "come to an end with it: nothing is run beside it, however long that takes. Wait for it, or end that "
+                "process, and try again"
+            )
+        else:
+            message = f"{what} may still be executing in {_who(ctx)}; try again in {left} s, when its claim has ended"
         return Block(
             RunBusyError(
-                f"{call.tool.name} (call {call.id} of run {call.run}) may still be executing in another process; "
-                "try again "
-                f"in {left} s, when its claim has ended",
+                message,
                 retry_after=left,
                 run_id=call.run,
                 tool_call_id=call.id,
                 tool=call.tool.name,
+                **({"pid": owner.pid, "host": owner.host} if owner is not None else {}),
             )
         )
+
+
+def _is_over(ctx: CallContext) -> bool:
+    """Whether the time of a call's claim is over."""
+    assert ctx.record is not None
+    return ctx.now - ctx.request.started_at(ctx) >= ctx.record.ttl_ms
+
+
+def _who(ctx: CallContext) -> str:
+    owner = read_owner(ctx.record.owner) if ctx.record is not None else None
+    if owner is None:
+        return "another process"
+    here = ctx.request.owner
+    if (owner.boot, owner.namespace) == (here.boot, here.namespace):
+        same = (owner.pid, owner.started) == (here.pid, here.started)
+        return f"this very process (pid {owner.pid})" if same else f"process {owner.pid} of this host"
+    return f"process {owner.pid} of " + (f"host {owner.host[:64]!r}" if owner.host else "another host")
 
 
 def _approved_before(ctx: CallContext) -> bool:

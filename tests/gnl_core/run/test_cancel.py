@@ -11,7 +11,7 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.errors import SideEffectRetryBlockedError, StoreCorruptError
+from gnl_core.errors import RunBusyError, SideEffectRetryBlockedError, StoreCorruptError
 from gnl_core.journal import get
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -237,7 +237,7 @@ async def test_a_finished_sibling_of_a_cancelled_body_keeps_its_record(journal, 
 async def test_a_store_that_is_away_does_not_hide_the_cancellation(journal, effects):
     entered = asyncio.Event()
 
-    @tool
+    @tool(claim_ttl=0.05)
     async def charge(ctx: Context, order: int) -> dict:
         """Charge."""
         effects.fire("charge", ctx)
@@ -254,6 +254,9 @@ async def test_a_store_that_is_away_does_not_hide_the_cancellation(journal, effe
     await entered.wait()
     await cancelled(task)
     assert (await record(journal))["status"] == "running"
+    with pytest.raises(RunBusyError, match="this very process"):
+        await drive(journal, [charge])
+    await asyncio.sleep(0.05)
     with pytest.raises(SideEffectRetryBlockedError):
         await drive(journal, [charge])
     assert effects.count() == 1

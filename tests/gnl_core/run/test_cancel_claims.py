@@ -257,18 +257,45 @@ def test_an_interrupt_in_a_body_is_a_doubt_and_reaches_the_caller(place, effects
     assert effects.count("charge", "order-1") == 1
 
 
-async def test_a_body_that_raises_a_cancellation_of_its_own_is_in_doubt(journal, effects):
-    @tool
-    async def charge(ctx: Context, order: int) -> dict:
+async def own_cancellation(order):
+    inner = asyncio.ensure_future(asyncio.Event().wait())
+    inner.cancel()
+    await inner
+
+
+@pytest.mark.parametrize("declared", [{}, {"timeout": 60}], ids=["", "bounded"])
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_body_that_raises_a_cancellation_of_its_own_is_in_doubt(journal, effects, declared, threaded):
+    async def task(ctx: Context, order: int) -> dict:
         """Charge by a task that somebody stops."""
         effects.fire("charge", ctx)
-        inner = asyncio.ensure_future(asyncio.Event().wait())
-        inner.cancel()
-        await inner
+        await own_cancellation(order)
 
-    with pytest.raises(asyncio.CancelledError):
+    def thread(ctx: Context, order: int) -> dict:
+        """Charge, and raise what no plain function should."""
+        effects.fire("charge", ctx)
+        raise asyncio.CancelledError
+
+    charge = tool(name="charge", **declared)(thread if threaded else task)
+    with pytest.raises(SideEffectRetryBlockedError, match="nobody had cancelled it") as blocked:
         await drive(journal, [charge])
+    assert [one.question for one in blocked.value.interrupts] == ["r/s0p0/in_doubt/1"]
     assert (await record(journal))["status"] == "in_doubt"
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, [charge])
+    assert effects.count() == 1
+
+
+@pytest.mark.parametrize("declared", [{}, {"timeout": 60}], ids=["", "bounded"])
+async def test_a_read_that_raises_a_cancellation_of_its_own_has_failed_and_the_run_goes_on(journal, declared):
+    @tool(side_effect=False, **declared)
+    async def charge(order: int) -> dict:
+        """Look up by a task that somebody stops."""
+        await own_cancellation(order)
+
+    result = await drive(journal, [charge])
+    assert (result.text, result.steps[0].calls[0].status) == ("Done.", "failed")
+    assert "nobody had cancelled it" in (await record(journal))["error"]["message"]
 
 
 async def test_a_stream_that_is_left_while_a_body_runs_is_in_doubt(journal, effects):

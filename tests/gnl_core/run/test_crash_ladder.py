@@ -248,14 +248,37 @@ async def test_a_no_or_a_yes_is_refused_while_the_body_may_run(leave, journal):
         assert refused.value.code == "unknown_question"
 
 
-async def test_an_idempotent_tool_does_not_run_beside_its_own_body(leave, again, effects, clock):
-    await leave("alive")
+@pytest.mark.parametrize("owner", ["alive", "elsewhere"])
+async def test_an_idempotent_tool_does_not_run_beside_its_own_body(leave, again, effects, clock, owner):
+    await leave(owner)
     charge = charging(effects, idempotent=True, side_effect=True)
     with pytest.raises(RunBusyError):
         await again(charge)
     clock.ahead = 31
-    assert (await again(charge)).text == "done"
-    assert effects.count() == 1
+    if owner == "alive":
+        with pytest.raises(RunBusyError, match="is alive, or stopped"):
+            await again(charge)
+        assert effects.count() == 0
+    else:
+        assert (await again(charge)).text == "done"
+        assert effects.count() == 1
+
+
+async def test_a_yes_waits_while_the_owner_is_known_to_be_alive_and_a_no_settles(
+    leave, again, effects, clock, journal, owners
+):
+    await leave("alive")
+    clock.ahead = 31
+    with pytest.raises(SideEffectRetryBlockedError, match=f"process {owners['alive'].pid} of this host"):
+        await again(charging(effects))
+    await decide(journal, "r/s0p0/in_doubt/1", True)
+    clock.ahead = DAY
+    with pytest.raises(RunBusyError, match="end that process") as busy:
+        await again(charging(effects))
+    assert busy.value.detail["pid"] == owners["alive"].pid
+    await decide(journal, "r/s0p0/in_doubt/1", False, output="receipt by hand")
+    assert told(await again(charging(effects))) == "receipt by hand"
+    assert effects.count() == 0
 
 
 # Recover -------------------------------------------------------------------------------------------------------------
@@ -309,7 +332,7 @@ async def test_line_9_recover_says_not_done_and_it_runs_once(leave, again, effec
 
 
 async def test_not_done_is_believed_only_once_the_body_cannot_run_any_more(leave, again, effects, clock):
-    await leave("alive", ttl=30)
+    await leave("elsewhere", ttl=30)
     charge, asked = recovering(effects, {"done": False})
     with pytest.raises(RunBusyError):
         await again(charge)
@@ -317,6 +340,17 @@ async def test_not_done_is_believed_only_once_the_body_cannot_run_any_more(leave
     clock.ahead = 31
     assert (await again(charge)).text == "done"
     assert (effects.count(), len(asked)) == (1, 2)
+
+
+async def test_not_done_is_never_believed_while_the_owner_is_known_to_be_alive(leave, again, effects, clock):
+    await leave("alive", ttl=30)
+    charge, asked = recovering(effects, {"done": False})
+    for clock.ahead in (0, 31, DAY):
+        with pytest.raises(RunBusyError):
+            await again(charge)
+    assert (effects.count(), len(asked)) == (0, 3)
+    charge, asked = recovering(effects, {"done": True, "output": "found"})
+    assert told(await again(charge)) == "found"
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -21,7 +21,7 @@ from gnl_core import (
 )
 from gnl_core.errors import NotPerformedError, RetryLimitExceededError, RunBusyError, RunFencedError
 from gnl_core.journal import Create, Replace
-from gnl_core.owner import new_owner
+from gnl_core.owner import new_owner, register, unregister
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
@@ -323,19 +323,29 @@ async def test_recover_is_asked_once_a_drive_also_where_the_call_walks_again(jou
 
 
 @pytest.mark.parametrize("ended", [True, False])
-async def test_a_body_that_is_known_to_have_ended_is_not_waited_for(journal, rows, effects, ended):
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("over", [True, False])
+async def test_nothing_begins_beside_a_body_that_may_be_executing(journal, rows, effects, here, ended, over):
     charge = charging(effects, fails=1)
     await drive(journal, charge)
-    elsewhere = dataclasses.replace(new_owner(), boot="another-kernel").to_json()
-    doubt = {"status": "in_doubt", "owner": elsewhere, "ttl_ms": 60_000, "started_at": await journal.now()}
+    owner = new_owner() if here else dataclasses.replace(new_owner(), boot="another-kernel")
+    register(owner)
+    began = await journal.now() - (60_001 if over else 0)
+    doubt = {"status": "in_doubt", "owner": owner.to_json(), "ttl_ms": 60_000, "started_at": began}
     await rows.change(KEY, **doubt, ended=ended)
     await decide(journal, "r/s0p0/in_doubt/1", True)
-    if ended:
-        assert told(await drive(journal, charge)) == "receipt, attempt 2"
-    else:
-        with pytest.raises(RunBusyError):
-            await drive(journal, charge)
-        assert effects.count() == 1
+    # What a body whose own code has ended left in threads has its claim's time; so has a body that cannot be seen. One
+    # that can is waited for.
+    try:
+        if over and (ended or not here):
+            assert told(await drive(journal, charge)) == "receipt, attempt 2"
+        else:
+            with pytest.raises(RunBusyError, match=f"this very process .pid {owner.pid}" if here else "host") as busy:
+                await drive(journal, charge)
+            assert busy.value.detail["pid"] == owner.pid
+            assert effects.count() == 1
+    finally:
+        unregister(owner)
 
 
 async def test_line_54_a_no_that_comes_right_before_the_claim_wins(journal, effects):

@@ -380,18 +380,38 @@ def test_a_tools_own_bounds_too(value):
             tool(name="charge", **{name: value})(lambda: None)
 
 
-async def test_a_claim_outlives_the_time_its_body_may_take(journal, effects):
+@pytest.mark.parametrize("bound", [{"tool": 120}, {"run": 120}, {"tool": 120, "run": 7}])
+async def test_a_claim_outlives_the_time_its_body_may_take(journal, effects, bound):
     release, entered = asyncio.Event(), asyncio.Event()
 
-    @tool(timeout=120)
+    @tool(timeout=bound.get("tool"))
     async def charge(ctx: Context, order: int) -> dict:
         """Charge."""
         entered.set()
         await release.wait()
         return {"receipt": order}
 
-    task = asyncio.ensure_future(drive(journal, [charge]))
+    task = asyncio.ensure_future(drive(journal, [charge], timeouts=Timeouts(tool=bound.get("run"))))
     await entered.wait()
-    assert (await record(journal))["ttl_ms"] == 120_000
+    assert (await record(journal))["ttl_ms"] == 150_000
     release.set()
     await task
+
+
+@pytest.mark.parametrize(
+    ("declared", "timeouts"),
+    [
+        ({"timeout": 2, "claim_ttl": 2}, Timeouts()),
+        ({"claim_ttl": 1}, Timeouts(tool=2)),
+        ({"timeout": 2}, Timeouts(claim_ttl=1)),
+    ],
+)
+async def test_a_claim_that_would_end_before_its_body_must_is_refused(journal, effects, declared, timeouts):
+    @tool(**declared)
+    def charge(ctx: Context, order: int) -> dict:
+        """Charge."""
+        return effects.fire("charge", ctx, {"receipt": order})
+
+    with pytest.raises(ConfigError, match=r"claim_ttl of charge is . s, must be above its timeout \(2 s\)"):
+        await drive(journal, [charge], timeouts=timeouts)
+    assert effects.count() == 0

@@ -33,6 +33,7 @@ WINDOWS = [
     {"idempotency": "args", "window": "cross-run"},
 ]
 ACROSS = WINDOWS[1:]
+TTL_S = 0.05
 
 
 @pytest.fixture
@@ -71,9 +72,9 @@ async def value(journal, key):
 
 
 def hanging(effects, **options):
-    """A charge that acts and is never heard of again, the first time."""
+    """A charge that acts and is never heard of again, the first time; nothing is run beside it for `TTL_S`."""
 
-    @tool(timeout=0.02, **options)
+    @tool(timeout=0.02, claim_ttl=TTL_S, **options)
     async def charge(ctx: Context, order: int, note: str = "") -> dict:
         """Charge."""
         effects.fire("charge", f"order-{order}")
@@ -95,6 +96,7 @@ async def test_a_doubt_of_the_runs_own_is_asked_answered_and_settled(journal, ef
         await drive(journal, [charge])
     await decide(journal, "r/s0p0/in_doubt/1", True)
     assert await list_interrupts(journal) == []
+    await asyncio.sleep(TTL_S)
     assert outputs(await drive(journal, [charge])) == [{"receipt": 1}]
     assert effects.count() == 2
 
@@ -117,6 +119,7 @@ async def test_a_doubt_of_another_run_is_named_answered_there_and_binds_every_ru
     match answer:
         case "again":
             await decide(journal, asked.question, True)
+            await asyncio.sleep(TTL_S)
         case "settled":
             await decide(journal, asked.question, False, output={"receipt": 1})
         case _:
@@ -146,6 +149,7 @@ async def test_an_answer_passed_to_the_run_that_merely_met_the_doubt_is_refused_
         await drive(journal, [charge], run_id="b")
     with pytest.raises(UnknownQuestionError):
         await drive(journal, [charge], run_id="b", approvals={"s0p0": True})
+    await asyncio.sleep(TTL_S)
     assert outputs(await drive(journal, [charge], run_id="a", approvals={"s0p0": True})) == [{"receipt": 1}]
     assert outputs(await drive(journal, [charge], run_id="b")) == [{"receipt": 1}]
     assert effects.count() == 2
@@ -161,6 +165,7 @@ async def test_a_doubt_whose_run_is_gone_names_the_operators_way_out(journal, ro
         with pytest.raises(SideEffectRetryBlockedError, match="release_failed_claim") as blocked:
             await drive(journal, [charge], run_id="b")
         assert (blocked.value.detail["question"], blocked.value.interrupts) == ("", ())
+    await asyncio.sleep(TTL_S)
     assert await release_failed_claim(journal, tool_name="charge", args={"order": 1}, output={"receipt": 1}) is True
     assert outputs(await drive(journal, [charge], run_id="b")) == [{"receipt": 1}]
     assert effects.count() == 1
