@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnl_core import keys
-from gnl_core.errors import CanceledError, CompensatedRunError, JournalError, RefusedError, RunFencedError
+from gnl_core.errors import CanceledError, CompensatedRunError, GnlError, JournalError, RefusedError, RunFencedError
 from gnl_core.journal.port import Create, JsonValue, Op, Refused
 from gnl_core.lock import Heartbeat, release_op
 from gnl_core.outcome import changed, head_ops
@@ -16,6 +17,9 @@ from gnl_core.records import RunStatus
 if TYPE_CHECKING:
     from gnl_core.admission import Admitted
     from gnl_core.approvals import Interrupt
+    from gnl_core.request import Request
+
+logger = logging.getLogger("gnl_core.closing")
 
 
 async def close(
@@ -74,11 +78,16 @@ async def _close(
         try:
             await _write(admitted, pending, counts, interrupts, error)
         except (CanceledError, CompensatedRunError) as halted:
-            await _write(admitted, pending, counts, (), halted)
-            raise
+            await _write(admitted, pending, counts, interrupts, halted)
+            if error is None:
+                raise
     except (RunFencedError, JournalError):
         if error is None:
             raise
+        # What is under way is the caller's; why the run's end is not recorded would be told nowhere.
+        logger.exception(
+            "the end of run %s could not be recorded; its next drive goes on from its records", request.root
+        )
     finally:
         request.release()
 
@@ -92,13 +101,9 @@ async def _write(
 ) -> None:
     request, head = admitted.request, admitted.head
     halted = isinstance(error, CanceledError | CompensatedRunError)
-    # What a halted run was about to begin is neither recorded nor counted.
-    members: dict[str, JsonValue] = {} if halted else _counted(head, counts, interrupts, error)
-    if error is not None:
-        members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
     if halted:
         pending.clear()
-    status = _status(head, interrupts, error)
+    status, members = _ended(head, counts, interrupts, error)
     if error is not None and not pending and head.get("status") == status == "completed":
         members = {}  # the run is over and nothing came to it: its head stays as it is
     ops: list[Op] = []
@@ -112,9 +117,66 @@ async def _write(
     }
     ops += [Create(key, {"question": question}, if_present="keep") for key, question in asked.items()]
     ops.append(release_op(request.root, request.fence or 0, request.owner))
-    outcome = await request.write(ops, pending=pending, begins=error is None and bool(pending))
+    # A run that was canceled meanwhile ends as canceled, however its drive ended and whether or not anything is left to
+    # write: who canceled it was told so.
+    outcome = await request.write(ops, pending=pending, begins=not halted)
     if isinstance(outcome, Refused):
         raise request.fenced_error()
+
+
+async def close_child(
+    request: Request,
+    part: str,
+    head: Mapping[str, JsonValue],
+    pending: list[Op],
+    *,
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt] = (),
+    error: BaseException | None = None,
+) -> None:
+    """Record how the drive of a sub-agent's run ended, with what it has not written yet.
+
+    Args:
+        request: The request.
+        part: The sub-agent's run.
+        head: Its head.
+        pending: What it has not written yet.
+        counts: What its head counts.
+        interrupts: Its open questions.
+        error: What stopped it, if anything did; it is the caller's to raise. What cannot be written is logged then.
+
+    Raises:
+        RunFencedError, JournalError: A drive without an error could not be recorded.
+    """
+    if isinstance(error, RunFencedError | CanceledError | CompensatedRunError):
+        return
+    status, members = _ended(head, counts, interrupts, error)
+    stands = head.get("status") == status and (error is None or head.get("error") == members["error"])
+    if not pending and stands:
+        return
+    new = changed(head, status, request.now, **members)
+    pending[:] = [op for op in pending if op.key != keys.head(request.root, part)]
+    try:
+        await request.write(head_ops(request.root, part, head, new), pending=pending, begins=error is not None)
+    except GnlError:
+        if error is None:
+            raise
+        logger.warning("the end of run %s could not be recorded", keys.run_id_of(request.root, part), exc_info=True)
+
+
+def _ended(
+    head: Mapping[str, Any],
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt],
+    error: BaseException | None,
+) -> tuple[RunStatus, dict[str, JsonValue]]:
+    """Return the status of a run whose drive ended, and what its head is to hold."""
+    # What a halted run was about to begin is neither recorded nor counted.
+    halted = isinstance(error, CanceledError | CompensatedRunError)
+    members: dict[str, JsonValue] = {} if halted else _counted(head, counts, interrupts, error)
+    if error is not None:
+        members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
+    return _status(head, interrupts, error), members
 
 
 def _counted(
@@ -133,9 +195,9 @@ def _counted(
 
 
 def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
-    refused = isinstance(error, RefusedError) and not isinstance(error, CanceledError)
-    if interrupts or (refused and head.get("questions")):
+    over = head.get("status") == "completed"
+    if isinstance(error, CanceledError):
+        return "completed" if over else "canceled"
+    if interrupts or (isinstance(error, RefusedError) and head.get("questions")):
         return "suspended"  # a drive that was refused before it came there leaves the questions open
-    if error is None or head.get("status") == "completed":
-        return "completed"
-    return "canceled" if isinstance(error, CanceledError) else "failed"
+    return "completed" if error is None or over else "failed"

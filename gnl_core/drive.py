@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gnl_core import keys
 from gnl_core.approvals import MISSING, Interrupt
 from gnl_core.call import Caller
+from gnl_core.closing import close_child
 from gnl_core.codec import decode
 from gnl_core.drift import check_drift
 from gnl_core.errors import ConfigError, DoubtError, JournalGapError, RefusedError, ToolError
@@ -24,7 +25,7 @@ from gnl_core.model.messages import (
     message_to_json,
 )
 from gnl_core.model.router import resolve_model
-from gnl_core.outcome import changed, head_ops, new_head, read_head
+from gnl_core.outcome import head_ops, new_head, read_head
 from gnl_core.records import FORMAT, CallRecord, StepRecord, read_call, read_step
 from gnl_core.render import RENDER
 from gnl_core.request import Request
@@ -271,9 +272,8 @@ class Drive:
         part = keys.child_id(request.root, self.part, call.id)
         messages = (Message("user", (TextPart(prompt),)),)
         parent: Mapping[str, JsonValue] = {"run": self.run, "call": call.id}
-        old = read_head(request.rows.get(keys.head(request.root, part)))
+        head = read_head(request.rows.get(keys.head(request.root, part)))
         pending: list[Op] = []
-        head = old
         if head is None:
             options = request.options
             head = new_head(
@@ -292,15 +292,17 @@ class Drive:
             }
             pending.append(Create(keys.input_of(request.root, part), frozen, if_present="keep"))
         drive = Drive(request, agent, part=part, messages=messages, mode=self.mode, pending=pending)
-        status: Literal["completed", "suspended"] = "completed"
-        outcome = await drive.drive()
-        if outcome.interrupts:
-            status = "suspended"
-        counts = drive.counts(len(outcome.interrupts))
-        if pending or head.get("status") != status:
-            new = changed(head, status, request.now, **counts)
-            pending[:] = [op for op in pending if op.key != keys.head(request.root, part)]
-            await request.write(head_ops(request.root, part, old, new), pending=pending)
+        try:
+            outcome = await drive.drive()
+        except BaseException as error:
+            asked = getattr(error, "interrupts", ())
+            # What the model answered is recorded though the run breaks off: it is not asked for it again.
+            await close_child(
+                request, part, head, pending, counts=drive.counts(len(asked)), interrupts=asked, error=error
+            )
+            raise
+        asked = outcome.interrupts
+        await close_child(request, part, head, pending, counts=drive.counts(len(asked)), interrupts=asked)
         return outcome.interrupts or outcome.text
 
     def counts(self, questions: int) -> dict[str, JsonValue]:

@@ -30,6 +30,7 @@ from gnl_core.errors import (
     StoreUnavailableError,
 )
 from gnl_core.journal import Put, get
+from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
 TURNS = [[("charge", {"order": 1})], [("charge", {"order": 2})], "Done."]
@@ -320,3 +321,81 @@ async def test_a_driver_that_was_taken_for_dead_and_wakes_leaves_no_stale_index(
         await task
     assert await statuses(rows) == ["canceled"]
     assert await status(journal) == "canceled"
+
+
+@pytest.mark.parametrize("end", ["max_steps", "stop_when", "waits", "fails"])
+async def test_a_run_canceled_while_its_last_body_runs_ends_canceled_however_it_ends(journal, rows, effects, end):
+    @tool
+    async def charge(ctx: Context, order: int) -> dict:
+        """Charge, while somebody cancels."""
+        assert await cancel_run(journal, "r") is True
+        return effects.fire("charge", f"order-{order}", {"receipt": order})
+
+    @tool(confirm=True)
+    async def send(text: str) -> str:
+        """Send."""
+        return effects.fire("send", text, "sent")
+
+    def stop(steps):
+        if end == "fails":
+            raise ConnectionError("no answer")
+        return end == "stop_when"
+
+    options = {"max_steps": 1} if end == "max_steps" else {"stop_when": stop}
+    turns = [[("charge", {"order": 1}), *([("send", {"text": "x"})] if end == "waits" else [])], "Done."]
+    with pytest.raises(ConnectionError if end == "fails" else CanceledError):
+        await drive(journal, [charge, send], turns, **options)
+    assert (await status(journal), await statuses(rows)) == ("canceled", ["canceled"])
+    assert (await get(journal, keys.lock("r"))).value["released"] is True
+    assert await cancel_run(journal, "r") is False
+    for again in (options, {}):
+        with pytest.raises(ConnectionError if end == "fails" and again else CanceledError):
+            await drive(journal, [charge, send], turns, **again)
+        assert (await status(journal), await statuses(rows)) == ("canceled", ["canceled"])
+    assert effects.counts() == {"charge order-1": 1}
+
+
+@pytest.mark.parametrize("first", ["the cancel", "the end"])
+async def test_a_cancel_and_an_end_in_the_same_moment_agree_on_what_happened(journal, rows, effects, first):
+    said = []
+
+    class Racing:
+        """A store in which somebody cancels right before, or right after, the run's last batch."""
+
+        def __getattr__(self, name):
+            return getattr(journal, name)
+
+        async def apply(self, ops, *, batch):
+            last = any(op.key == keys.lock("r") and getattr(op, "value", {}).get("released") for op in ops)
+            if last and first == "the cancel" and not said:
+                said.append(await cancel_run(journal, "r"))
+            outcome = await journal.apply(ops, batch=batch)
+            if last and first == "the end":
+                said.append(await cancel_run(journal, "r"))
+            return outcome
+
+    charge = charging(effects)
+    if first == "the cancel":
+        with pytest.raises(CanceledError):
+            await drive(Racing(), [charge], max_steps=2)
+    else:
+        assert (await drive(Racing(), [charge], max_steps=2)).finish_reason == "max_steps"
+    assert said == [first == "the cancel"]
+    ends = "canceled" if said[0] else "completed"
+    assert (await status(journal), await statuses(rows)) == (ends, [ends])
+    if said[0]:
+        with pytest.raises(CanceledError):
+            await drive(journal, [charge], max_steps=2)
+    else:
+        assert (await drive(journal, [charge], max_steps=2)).finish_reason == "max_steps"
+    assert effects.count() == 2
+
+
+async def test_an_end_that_cannot_be_recorded_beside_another_error_is_logged(journal, effects, caplog):
+    def ends(ops):
+        return any(op.key == keys.lock("r") and getattr(op, "value", {}).get("released") for op in ops)
+
+    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", times=9, match=ends))
+    with pytest.raises(ModelUnavailableError):
+        await drive(faulty, [charging(effects)], [ModelUnavailableError("down")])
+    assert "the end of run r could not be recorded" in caplog.text

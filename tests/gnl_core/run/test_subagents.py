@@ -26,7 +26,9 @@ from gnl_core import (
 from gnl_core.approvals import Approval
 from gnl_core.canonical import args_hash
 from gnl_core.errors import ChildRunError, ModelUnavailableError
+from gnl_core.journal import get
 from gnl_core.testing.effects import EffectLog
+from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel, raise_once
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +73,7 @@ def told(result, call="s0p0"):
     )
 
 
+CODE = ModelUnavailableError.code
 CHILD = keys.child_id("r", "~", "s0p0")
 GRANDCHILD = keys.child_id("r", CHILD, "s0p0")
 
@@ -286,6 +289,67 @@ async def test_a_childs_model_that_fails_stops_the_root_and_the_next_drive_goes_
     assert effects.count() == 1
     assert (await drive(journal, tools, (INNER, "done"))).text == "done"
     assert effects.count() == 1
+
+
+async def child_head(journal, part=CHILD):
+    return (await get(journal, keys.head("r", part))).value
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_what_a_child_was_told_before_its_model_failed_is_not_asked_again(journal, depth):
+    """An answer that asks for nothing that can run is written with the next batch, or with the end."""
+    model = ScriptedModel([[("nothing", {})], raise_once(ModelUnavailableError("503"), "paid")])
+    tools = [agent_tool(name="inner", description="d", model=model, tools=[])]
+    parts = [CHILD]
+    if depth == 2:
+        tools, parts = [agent("outer", tools, INNER, "seen to")], [CHILD, GRANDCHILD]
+    turns = (INNER if depth == 1 else OUTER, "done")
+    with pytest.raises(ModelUnavailableError):
+        await drive(journal, tools, turns)
+    for part in parts:
+        head = await child_head(journal, part)
+        assert (head["status"], head["steps"], head["error"]["code"]) == ("failed", 1, CODE)
+    assert model.calls == 2
+    assert (await drive(journal, tools, turns)).text == "done"
+    assert model.calls == 3, "the answer that failed, and not the one before it"
+    for part in parts:
+        head = await child_head(journal, part)
+        assert (head["status"], "error" in head) == ("completed", False)
+
+
+async def test_the_head_of_a_child_in_doubt_waits(journal, effects):
+    tools = [agent("inner", [charging(effects, fails=1)], CHARGE, ModelUnavailableError("503"))]
+    with pytest.raises(ModelUnavailableError):
+        await drive(journal, tools, (INNER, "done"))
+    assert (await child_head(journal))["status"] == "failed"
+    with pytest.raises(SideEffectRetryBlockedError):
+        await drive(journal, tools, (INNER, "done"))
+    head = await child_head(journal)
+    assert (head["status"], head["questions"]) == ("suspended", 1)
+
+
+async def test_an_end_of_a_child_that_cannot_be_recorded_hides_no_error(journal, effects, caplog):
+    tools = [agent("inner", [], [("nothing", {})], ModelUnavailableError("503"))]
+
+    def childs_end(ops):
+        return any(op.key == keys.head("r", CHILD) and op.value["status"] == "failed" for op in ops)
+
+    faulty = FaultyJournal(journal, fault=Fault(action="unavailable", times=4, match=childs_end))
+    with pytest.raises(ModelUnavailableError):
+        await drive(faulty, tools, (INNER, "done"))
+    assert f"the end of run {CHILD} could not be recorded" in caplog.text
+
+
+async def test_a_child_of_a_canceled_run_records_nothing_more(journal, rows, effects):
+    async def canceled(request):
+        await cancel_run(journal, "r")
+        raise ModelUnavailableError("503")
+
+    tools = [agent("inner", [], [("nothing", {})], canceled)]
+    with pytest.raises(ModelUnavailableError):
+        await drive(journal, tools, (INNER, "done"))
+    assert not [key for key in await rows.all(keys.request("r")) if "/model/" in key and CHILD in key]
+    assert (await child_head(journal, keys.ROOT))["status"] == "canceled"
 
 
 async def test_a_child_that_makes_its_last_step_tells_its_parent_where_it_stands(journal, effects):
