@@ -16,7 +16,7 @@ from gnl_core.errors import (
     StepTimeoutError,
 )
 from gnl_core.events import Event, tell
-from gnl_core.journal.port import Create, JsonValue, Op, Put, Refused, Replace
+from gnl_core.journal.port import Create, JsonValue, Key, Op, Put, Refused, Replace
 from gnl_core.journal.values import to_text
 from gnl_core.model.messages import (
     Message,
@@ -29,6 +29,7 @@ from gnl_core.model.messages import (
     TextDelta,
     ToolCallPart,
     ToolSpec,
+    check_response,
     message_to_json,
 )
 from gnl_core.model.port import ChatModel
@@ -78,8 +79,13 @@ def with_our_ids(response: ModelResponse, step: int) -> ModelResponse:
     that are no JSON object: the model is told, and no tool runs.
 
     Raises:
-        ModelResponseError: It holds more calls than a step may have, or data of the provider that is no JSON.
+        ModelResponseError: It is no answer, holds more calls than a step may have, or data of the provider that is no
+            JSON.
     """
+    try:
+        check_response(response)
+    except ValueError as error:
+        raise ModelResponseError(f"the model's answer cannot be recorded, so no part of it counts: {error}") from None
     calls = response.tool_calls
     if response.provider_data is not None and not _is_json(response.provider_data):
         raise ModelResponseError(
@@ -310,7 +316,7 @@ def splice_messages(
     """
     keep, rest = transcript.splice(messages)
     transcript.cut(keep)
-    ops: list[Op] = []
+    said: dict[Key, Op] = {}  # a loop may say the same twice, and a batch writes a row once
     add: list[Mapping[str, JsonValue]] = []
     for message, digest in rest:
         reference = known.get(digest)
@@ -318,7 +324,7 @@ def splice_messages(
             reference = {"msg": digest}
             key = keys.message(request.root, part, digest)
             if key not in request.rows:
-                ops.append(Create(key, {"f": FORMAT, "message": message_to_json(message)}, if_present="keep"))
+                said[key] = Create(key, {"f": FORMAT, "message": message_to_json(message)}, if_present="keep")
         transcript.append(message, reference)
         add.append(reference)
-    return Splice(keep, tuple(add), tuple(ops))
+    return Splice(keep, tuple(add), tuple(said.values()))
