@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from gnl_core import keys
 from gnl_core.claims import list_claims
+from gnl_core.doctor_chain import check_chain
 from gnl_core.errors import GnlError, JournalError, RunNotFoundError
 from gnl_core.journal.port import Journal, JsonValue
 from gnl_core.lock import holder
@@ -168,7 +169,7 @@ async def _examine_run(journal: Journal, run: RunSummary, org: str) -> AsyncIter
             yield Finding(check="rows.values", level="fault", text=str(error), run_id=run_id, org=org, advice=_RESTORE)
             continue
         now = await journal.now()
-        for finding in (*_problems(view, org), *_waiting(view, now, org)):
+        for finding in (*_problems(view, org), *_waiting(view, now, org), *await _chain(journal, run_id, org)):
             yield finding
         wanted += [child.run_id for child in view.children]
     async for finding in _locks(journal, run, org):
@@ -187,6 +188,33 @@ def _problems(view: RunView, org: str) -> Iterator[Finding]:
             org=org,
             advice=_before_gap(run_id) if gap else _RESTORE,
         )
+
+
+async def _chain(journal: Journal, run_id: str, org: str) -> list[Finding]:
+    """Tell of each step that was asked something else than the rows before it say."""
+    findings = []
+    for one in await check_chain(journal, run_id):
+        since = ", ".join(one.since) or "what it began with"
+        if one.settled:
+            what = f"step {one.step} of run {run_id!r} was asked before {', '.join(one.settled)} ended as recorded now"
+            findings.append(Finding(check="runs.chain", level="note", text=what, run_id=run_id, org=org))
+            continue
+        what = (
+            f"step {one.step} of run {run_id!r} was asked something else than its rows hold now; what they add there: "
+            f"{since}"
+        )
+        findings.append(
+            Finding(check="runs.chain", level="fault", text=what, run_id=run_id, org=org, advice=_other_words(run_id))
+        )
+    return findings
+
+
+def _other_words(run_id: str) -> str:
+    root, _ = keys.split_run_id(run_id)
+    return (
+        "restore these rows from a copy of the journal; or, if the agent was changed and driven on with "
+        f"replay='lenient', gnl runs fork {root} --step N --new-id ID goes on from before"
+    )
 
 
 def _before_gap(run_id: str) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gnl_core.journal.port import JsonValue
 from gnl_core.model.messages import Message, message_to_json
@@ -92,19 +93,22 @@ class Transcript:
         del self.messages[keep:], self.digests[keep:], self.references[keep:], self.chains[keep + 1 :]
 
 
+T = TypeVar("T")
+
+
 def rebuild(
-    before: Sequence[Message],
+    before: Sequence[T],
     keep: int,
     add: Sequence[Mapping[str, JsonValue]],
-    resolve: Callable[[Mapping[str, JsonValue]], Message],
-) -> list[Message]:
-    """Return the messages of a step from those of the step before.
+    resolve: Callable[[Mapping[str, JsonValue]], T],
+) -> list[T]:
+    """Return the messages of a step, or what stands for each, from those of the step before.
 
     Args:
-        before: Messages of the step before, or of the input.
+        before: Messages of the step before, or of the input; or their digests.
         keep: How many of them stay.
         add: The step's references.
-        resolve: Makes a message of a reference.
+        resolve: Makes a message of a reference, or its digest.
 
     Raises:
         ValueError: The step keeps more messages than there are.

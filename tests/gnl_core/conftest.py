@@ -7,6 +7,7 @@ from gnl_core.journal import Put
 from gnl_core.model.messages import ModelResponse, Usage
 from gnl_core.owner import new_owner
 from gnl_core.records import CallRecord, StepRecord
+from gnl_core.splice import EMPTY_CHAIN
 
 
 class Rows:
@@ -40,7 +41,8 @@ class Rows:
             response=ModelResponse(tuple(parts), Usage(10, 2), "tool_calls", "m", "test"),
             keep=0,
             add=tuple(add),
-            chain="0" * 64,
+            # Right for a step that was asked nothing; what another one was asked is not said here.
+            chain=EMPTY_CHAIN,
             system="",
             tools="",
             settings="",
