@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -100,6 +99,7 @@ class DurableStream:
 
     def _ended(self, task: asyncio.Task[DurableResult]) -> None:
         _driven.discard(task)
+        self._begun.set()  # its loop may have ended before it began: whoever closes it waits no more
         self._queue.put_nowait(None)
         if self._admitted is not None and not self._admitted.request.released:
             self._admitted.request.release()  # its loop ended before it began: nobody holds the run any more
@@ -138,14 +138,26 @@ class DurableStream:
         return (await self.result).text
 
     async def aclose(self) -> None:
-        """Stop the run where it is: what was running is recorded as in doubt, the lock is given back."""
+        """Stop the run where it is: what was running is recorded as in doubt, the lock is given back.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled meanwhile; the run was stopped all the same.
+        """
         task = self._task
         if task is None or task.done():
             return
-        await self._begun.wait()  # a task that is cancelled before it begins runs nothing, not even its own end
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await asyncio.wait({task})
+        cancelled: asyncio.CancelledError | None = None
+        stopping = False
+        while not task.done():
+            try:
+                await self._begun.wait()  # a task that is cancelled before it begins runs nothing, not even its own end
+                if not stopping:
+                    stopping = task.cancel()
+                await asyncio.wait({task})
+            except asyncio.CancelledError as one:
+                cancelled = one
+        if cancelled is not None:
+            raise cancelled
 
     async def __aenter__(self) -> Self:
         return self

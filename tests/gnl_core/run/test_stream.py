@@ -363,6 +363,55 @@ async def test_closing_twice_and_at_once(journal):
     assert await lock_is_free(journal)
 
 
+@pytest.mark.parametrize("begun", [True, False])
+async def test_who_is_cancelled_while_closing_is_cancelled_once_the_run_has_stopped(journal, begun):
+    entered, stopping, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(side_effect=False)
+    async def slow(order: int) -> str:
+        """Take a while to stop."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            await go_on.wait()
+
+    opened = await stream(journal, [slow], [[("slow", {"order": 1})], "Hi."])
+    if begun:
+        await entered.wait()
+    went_on = False
+
+    async def close():
+        nonlocal went_on
+        await opened.aclose()
+        went_on = True
+
+    closing = asyncio.ensure_future(close())
+    await (stopping.wait() if begun else asyncio.sleep(0))
+    closing.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not begun or not closing.done(), "it waits for the run"
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert (went_on, await lock_is_free(journal)) == (False, True)
+
+
+async def test_a_stream_that_is_being_closed_when_its_loop_ends_before_it_began_holds_up_nobody(place):
+    with SqliteStorage(place / "j.db") as storage:
+        closing = []
+
+        async def open_and_leave():
+            opened = await stream(storage.runs, turns=["Hi."])
+            closing.append(asyncio.ensure_future(opened.aclose()))
+
+        await asyncio.to_thread(asyncio.run, open_and_leave())
+        assert closing[0].done()
+        assert await (await stream(storage.runs, turns=["Hi."])).text == "Hi."
+
+
 @pytest.mark.parametrize("cut", range(4))
 async def test_s64_a_stream_cut_after_any_piece_is_no_answer_and_the_model_is_asked_again(journal, rows, effects, cut):
     model = ScriptedModel(TURNS, cut_after=cut)
