@@ -18,6 +18,12 @@ BEGIN_TRIES = 4
 RECORD_TRIES = 8
 """How often the record of an effect is sent: about six seconds, since losing it makes an avoidable doubt."""
 
+FIRST_PAUSE = 0.05
+"""Seconds before a batch is sent again; each further pause is twice as long."""
+
+LONGEST_PAUSE = 1.0
+"""Seconds that no pause is longer than, but for a quarter of jitter."""
+
 
 async def send(
     journal: Journal, ops: Sequence[Op], *, run_id: str, tries: int = BEGIN_TRIES
@@ -51,7 +57,7 @@ async def send(
             # The same tag again is safe: rows that this batch wrote already count as written.
             if attempt == tries:
                 raise
-            pause = min(0.05 * 2 ** (attempt - 1), 1.0) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
+            pause = min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
             logger.warning("the store did not take a batch of run %s (%s); again in %.2f s", run_id, error, pause)
             await asyncio.sleep(pause)
     raise AssertionError("unreachable")

@@ -11,7 +11,7 @@ import fault_agents
 
 from gnl_core import SqliteStorage, decide, list_interrupts
 from gnl_core.approvals import MISSING
-from gnl_core.journal import scan_all
+from gnl_core.journal import scan_all, send
 from gnl_core.testing import crash_drive
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal, die
@@ -154,8 +154,10 @@ async def rows(folder):
     return found
 
 
-def matrix(scenario, policy="by_witness", **options):
-    """Run the kill matrix of a scenario."""
+def matrix(scenario, policy="by_witness", longest_pause=None, **options):
+    """Run the kill matrix of a scenario; a store that is away is asked again as often, after shorter pauses if so."""
+    if longest_pause is not None:
+        send.LONGEST_PAUSE = longest_pause
     return crashtest(getattr(fault_agents, scenario), policy=getattr(crash_drive, policy), **options).to_json()
 
 

@@ -104,7 +104,14 @@ def test_a_store_that_breaks_off_at_any_write_leaves_at_most_one_effect(lab, pla
 
 
 def test_a_store_that_goes_away_for_good_at_any_write_leaves_at_most_one_effect(lab, place):
-    report = lab.run("matrix", scenario="single", actions=["unavailable", "unknown"], outage=10_000, folder=str(place))
+    report = lab.run(
+        "matrix",
+        scenario="single",
+        actions=["unavailable", "unknown"],
+        outage=10_000,
+        longest_pause=0.001,
+        folder=str(place),
+    )
     headline(report)
     assert report["min_effects"] == 1
     assert report["settled"] >= 1, "the record of the effect was lost at least once"
