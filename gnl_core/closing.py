@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnl_core import keys
-from gnl_core.errors import CanceledError, CompensatedRunError, GnlError, JournalError, RefusedError, RunFencedError
+from gnl_core.errors import (
+    CanceledError,
+    CompensatedRunError,
+    GnlError,
+    JournalError,
+    RefusedError,
+    RunFencedError,
+    describe,
+)
 from gnl_core.journal.port import Create, JsonValue, Op, Refused
 from gnl_core.lock import Heartbeat, release_op
 from gnl_core.outcome import changed, head_ops
@@ -175,7 +183,8 @@ def _ended(
     halted = isinstance(error, CanceledError | CompensatedRunError)
     members: dict[str, JsonValue] = {} if halted else _counted(head, counts, interrupts, error)
     if error is not None:
-        members["error"] = {"code": getattr(error, "code", "interrupted"), "message": str(error)[:500]}
+        code, message = describe(error)
+        members["error"] = {"code": code if isinstance(error, GnlError) else "interrupted", "message": message[:500]}
     return _status(head, interrupts, error), members
 
 

@@ -83,6 +83,15 @@ class GnlError(Exception):
         self.detail: dict[str, object] = detail
 
 
+def describe(error: BaseException) -> tuple[str, str]:
+    """Return (code, message) of any exception: of a foreign one its class, and of one that cannot be worded nothing."""
+    try:
+        message = str(error)
+    except Exception as unworded:
+        message = f"(its text cannot be had: {type(unworded).__name__})"
+    return (error.code if isinstance(error, GnlError) else type(error).__name__), message
+
+
 # What was asked for cannot work ------------------------------------------------------------------------------------
 
 

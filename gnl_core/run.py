@@ -14,9 +14,11 @@ from gnl_core.drive import Agent, Drive, Outcome, StopWhen
 from gnl_core.errors import (
     ConfigError,
     DoubtError,
+    GnlError,
     RefusedError,
+    describe,
 )
-from gnl_core.events import Event, Listener, tell
+from gnl_core.events import Event, EventKind, Listener, tell
 from gnl_core.journal.port import Journal, JsonValue, Op
 from gnl_core.limits import RunLimits, Timeouts
 from gnl_core.lock import Heartbeat
@@ -244,18 +246,11 @@ class Plan:
             drive = Drive(request, agent, part=keys.ROOT, messages=admitted.messages, mode=mode, pending=pending)
             outcome = await drive.drive()
         except BaseException as error:
-            tell(
-                request.options.listener,
-                Event(
-                    kind="blocked" if _ruled(error) else "error",
-                    run_id=request.root,
-                    text=str(error),
-                    detail={"code": getattr(error, "code", type(error).__name__), **getattr(error, "detail", {})},
-                ),
-            )
-            await close(
-                admitted, beat, pending, counts=_counts(drive), interrupts=getattr(error, "interrupts", ()), error=error
-            )
+            try:
+                tell(request.options.listener, _event_of(error, request.root))
+            finally:  # whatever a listener raises, the run is given back
+                open_ones = error.interrupts if isinstance(error, RefusedError | DoubtError) else ()
+                await close(admitted, beat, pending, counts=_counts(drive), interrupts=open_ones, error=error)
             raise
         await close(admitted, beat, pending, counts=_counts(drive, outcome), interrupts=outcome.interrupts)
         result = _result(request, drive, outcome)
@@ -272,8 +267,11 @@ class Plan:
         return result
 
 
-def _ruled(error: BaseException) -> bool:
-    return isinstance(error, RefusedError | DoubtError)
+def _event_of(error: BaseException, run_id: str) -> Event:
+    code, message = describe(error)
+    detail = error.detail if isinstance(error, GnlError) else {}
+    kind: EventKind = "blocked" if isinstance(error, RefusedError | DoubtError) else "error"
+    return Event(kind=kind, run_id=run_id, text=message, detail={**detail, "code": code})
 
 
 def _counts(drive: Drive | None, outcome: Outcome | None = None) -> dict[str, JsonValue]:

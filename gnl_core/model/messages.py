@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from gnl_core.journal.port import JsonValue
 
@@ -378,6 +378,31 @@ def response_from_json(value: Any) -> ModelResponse:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a model's response: {error!r}") from None
+
+
+def check_response(response: object) -> ModelResponse:
+    """Return an answer whose every member is what it should be, so that what is recorded of it can be read again.
+
+    Raises:
+        ValueError: It is no answer; the text says what is wrong. A model of one's own may answer anything.
+    """
+    if not isinstance(response, ModelResponse):
+        raise ValueError(f"the model answered {type(response).__name__}, must answer a ModelResponse")  # noqa: TRY004
+    texts: tuple[str, ...] = (response.model, response.provider)
+    tokens = (response.usage.input_tokens, response.usage.output_tokens)
+    if response.stop_reason not in get_args(StopReason):
+        raise ValueError(f"unknown stop_reason {response.stop_reason!r}")
+    for part in response.parts:
+        match part:
+            case TextPart(text) | ReasoningPart(text):
+                texts = (*texts, text)
+            case ToolCallPart() if part.args is None or type(part.args) is dict:
+                texts = (*texts, part.name, part.raw_args, part.provider_id)
+            case _:
+                raise ValueError(f"{part!r:.200} is no part of an answer")
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in tokens):
+        raise ValueError("a text of the answer is no str, or a count of tokens no int")
+    return response
 
 
 def as_messages(prompt: str | None, messages: Sequence[Message | Mapping[str, Any]] | None) -> tuple[Message, ...]:

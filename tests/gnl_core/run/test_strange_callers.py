@@ -1,0 +1,111 @@
+"""Models, listeners and exceptions of other people, which are not what they should be."""
+
+import asyncio
+
+import pytest
+
+from gnl_core import Usage, run_durable, tool
+from gnl_core.errors import ModelResponseError
+from gnl_core.model.messages import ModelResponse, TextPart, ToolCallPart
+from gnl_core.testing import ScriptedModel
+from gnl_core.views import read_run
+
+
+class Answers:
+    """A model of one's own that answers what it was made with, then a text."""
+
+    spec = "own/model"
+
+    def __init__(self, first):
+        self.first = first
+
+    async def generate(self, request):
+        asked_before = any(message.role == "assistant" for message in request.messages)
+        return ModelResponse((TextPart("done"),)) if asked_before else self.first
+
+    def stream(self, request):
+        raise NotImplementedError
+
+
+CALL = ToolCallPart("", "pay", {}, "", "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        "done",
+        ModelResponse((ToolCallPart("", "pay", {}, "", 7),), stop_reason="tool_calls"),
+        ModelResponse((ToolCallPart("", None, {}),)),
+        ModelResponse((ToolCallPart("", "pay", [1]),)),
+        ModelResponse((TextPart(b"done"),)),
+        ModelResponse((object(),)),
+        ModelResponse((CALL,), usage=Usage("3", 4)),
+        ModelResponse((CALL,), stop_reason="tired"),
+        ModelResponse((CALL,), model=None),
+    ],
+    ids=repr,
+)
+async def test_an_answer_that_could_not_be_read_again_is_not_recorded(journal, effects, answer):
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return effects.fire("pay", "key")
+
+    for _ in range(2):
+        with pytest.raises(ModelResponseError, match="no part of it counts"):
+            await run_durable(run_id="r", journal=journal, model=Answers(answer), tools=[pay], prompt="go")
+    assert effects.count() == 0
+    result = await run_durable(run_id="r", journal=journal, model=ScriptedModel(["well"]), tools=[pay])
+    assert result.text == "well"
+
+
+class TextDetail(Exception):
+    detail = "Not found"
+
+
+class MethodCode(Exception):
+    def code(self):
+        return 5
+
+
+class NoText(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+class Surrogate(Exception):
+    def __str__(self):
+        return "\ud800\0"
+
+
+@pytest.mark.parametrize("kind", [TextDetail, MethodCode, NoText, Surrogate])
+async def test_a_foreign_exception_comes_out_as_it_is_and_the_run_goes_on_later(journal, kind):
+    def stop(steps):
+        raise kind
+
+    @tool(side_effect=False)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    events = []
+    model = ScriptedModel([[("look", {})], "done"])
+    with pytest.raises(kind):
+        await run_durable(
+            run_id="r", journal=journal, model=model, tools=[look], prompt="go", stop_when=stop, on_event=events.append
+        )
+    assert events[-1].kind == "error"
+    assert events[-1].detail["code"] == kind.__name__
+    assert (await read_run(journal, "r")).run.status == "failed"
+    assert (await run_durable(run_id="r", journal=journal, model=model, tools=[look])).text == "done"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+async def test_a_listener_that_interrupts_leaves_nothing_held(journal, kind):
+    def listen(event):
+        raise kind
+
+    with pytest.raises(kind):
+        await run_durable(run_id="r", journal=journal, model=ScriptedModel(["done"]), prompt="go", on_event=listen)
+    assert (await run_durable(run_id="r", journal=journal, model=ScriptedModel(["done"]))).text == "done"
