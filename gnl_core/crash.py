@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
-from gnl_core.approvals import MISSING, Answer
+from gnl_core.approvals import Answer
 from gnl_core.codec import decode, encode
 from gnl_core.context import Context
 from gnl_core.errors import NotCanonicalError, StoreCorruptError
+from gnl_core.hook import LATE, seconds_for, within
 from gnl_core.journal.port import JsonValue, Key
 from gnl_core.records import CallRecord
 from gnl_core.tools import Settled, Tool, parse_settlement
@@ -130,14 +132,20 @@ async def settle_by_recover(ctx: CallContext) -> tuple[Literal["done", "not done
 
 
 async def ask(ctx: CallContext, call: Call, attempt: int, name: Literal["recover", "lookup"]) -> Settled | None:
-    """Ask one of a tool's hooks what the outside world knows of the call; None where it does not say."""
+    """Ask one of a tool's hooks what the outside world knows of the call; None where it does not say in time."""
     hook = call.tool.recover if name == "recover" else call.tool.lookup
     assert hook is not None
     context = context_of(ctx, attempt)
+    seconds = seconds_for(call.tool, ctx.request.options)
+    function = functools.partial(call.tool.call_hook, hook, call.arguments, context)
     try:
-        answer = await call_hook(call.tool, hook, call.arguments, context)
+        answer = await within(seconds, function, in_thread=not inspect.iscoroutinefunction(hook))
     except Exception as error:
         _warn(ctx, f"{name} of {call.tool.name} raised {type(error).__name__}: {error}")
+        return None
+    if answer is LATE:
+        context.cancelled.set()
+        _warn(ctx, f"{name} of {call.tool.name} did not answer within {seconds:g} s")
         return None
     settlement = parse_settlement(answer)
     if settlement is None:
@@ -150,24 +158,19 @@ async def ask(ctx: CallContext, call: Call, attempt: int, name: Literal["recover
     return settlement
 
 
-async def call_hook(
-    tool: Tool,
-    hook: Callable[..., Any],
-    arguments: Mapping[str, object],
-    context: Context,
-    output: object = MISSING,
-) -> object:
-    """Call one of a tool's own callables; one that is no coroutine function runs in a thread, it may block."""
-    if inspect.iscoroutinefunction(hook):
-        return await tool.call_hook(hook, arguments, context, output)
-    answer = await asyncio.to_thread(tool.call_hook, hook, arguments, context, output)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
 async def call_compensate(tool: Tool, arguments: Mapping[str, object], context: Context, output: object) -> None:
-    """Undo one call; raises what the tool's `compensate` raises."""
-    assert tool.compensate is not None
-    await call_hook(tool, tool.compensate, arguments, context, output)
+    """Undo one call, for as long as it takes; raises what the tool's `compensate` raises.
+
+    One that is no coroutine function runs in a thread, it may block.
+    """
+    hook = tool.compensate
+    assert hook is not None
+    if inspect.iscoroutinefunction(hook):
+        await tool.call_hook(hook, arguments, context, output)
+        return
+    answer = await asyncio.to_thread(tool.call_hook, hook, arguments, context, output)
+    if inspect.isawaitable(answer):
+        await answer
 
 
 def context_of(ctx: CallContext, attempt: int) -> Context:

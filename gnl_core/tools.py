@@ -203,7 +203,8 @@ def tool(
 
     Args:
         function: A function or a bound method; sync or async.
-        **options: See `Tool`. `name` and `description` default to the function's.
+        **options: See `Tool`. `name` and `description` default to the function's. `recover` and `lookup` only look, and
+            have the tool's `timeout` for it, else the run's, else 60 seconds; later than that counts as no answer.
 
     Raises:
         ToolDeclarationError: The function or an option cannot be used; the message names both.

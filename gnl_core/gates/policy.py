@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from gnl_core.errors import GuardFailedError
 from gnl_core.gates.confirm import held
+from gnl_core.hook import LATE, seconds_for, within
 from gnl_core.policy import Allow, GuardCall, GuardVerdict, RequireApproval, read_verdict
 from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Question, State, Suspend, Verdict
 
@@ -37,7 +38,7 @@ class Policy:
 
 
 async def ask_guard(ctx: CallContext) -> GuardVerdict | Block:
-    """Return what the guard says of a call, asked once a drive; a guard that raises blocks it."""
+    """Return what the guard says of a call, asked once a drive; one that raises, or takes too long, blocks it."""
     call, request = ctx.call, ctx.request
     guard = request.options.guard
     if guard is None:
@@ -48,8 +49,13 @@ async def ask_guard(ctx: CallContext) -> GuardVerdict | Block:
             seen = GuardCall(
                 call.tool.name, copy.deepcopy(dict(call.args)), call.id, call.run, request.taint is not None
             )
-            answer = guard(seen)
-            request.memo[memo] = read_verdict(await answer if inspect.isawaitable(answer) else answer)
+            answer: object = guard(seen)
+            if inspect.isawaitable(answer):
+                seconds, awaited = seconds_for(call.tool, request.options), answer
+                answer = await within(seconds, lambda: awaited)
+                if answer is LATE:
+                    raise TimeoutError(f"it gave no verdict within {seconds:g} s")
+            request.memo[memo] = read_verdict(answer)
     except Exception as error:
         return Block(
             GuardFailedError(
