@@ -36,7 +36,9 @@ async def test_s67_eight_processes_start_cold_on_one_fresh_file(child, tmp_path)
     won = []
     for racer in racers:
         out, err = racer.communicate(timeout=60)
-        assert (racer.returncode, err) == (0, "")
+        # A debugging loop tells of every slow callback; how slow it was is not what this is about.
+        told = [line for line in err.splitlines() if not line.startswith("Executing ")]
+        assert (racer.returncode, told) == (0, [])
         won.append(int(out))
     assert sum(won) == 50
     async with SqliteStorage(path) as storage:

@@ -1,5 +1,6 @@
 """What the tests of runs share: a store of each kind, a witness outside the journal, and its rows by hand."""
 
+import asyncio
 import os
 import tempfile
 from pathlib import Path
@@ -67,6 +68,18 @@ class Rows:
         """Delete one row."""
         key = keys.decode(key) if isinstance(key, str) else key
         await self.journal.apply((Delete(key),), batch=new_batch())
+
+
+@pytest.fixture
+def appears(journal):
+    """Wait until a row is in the journal; fail where none comes."""
+
+    async def wait(key):
+        async with asyncio.timeout(30):
+            while (await journal.get_many([key])).entries[0] is None:  # noqa: ASYNC110 - it appears in the store
+                await asyncio.sleep(0.002)
+
+    return wait
 
 
 @pytest.fixture

@@ -156,13 +156,29 @@ async def test_a_result_that_cannot_be_kept_is_handed_out_once_and_done_all_the_
 
 
 async def test_callers_at_once_wait_for_the_one_result(journal, effects):
+    looked, all_looked = [], asyncio.Event()
+
+    class Seen:
+        """Tells when each of ten callers has looked for the record."""
+
+        def __getattr__(self, name):
+            return getattr(journal, name)
+
+        async def get_many(self, wanted):
+            if list(wanted) == [WORK]:
+                looked.append(asyncio.current_task())
+            if len(set(looked)) == 10:
+                all_looked.set()
+            return await journal.get_many(wanted)
+
     @tool
     async def charge(order: int) -> dict:
-        """Charge, slowly."""
-        await asyncio.sleep(0.02)
+        """Charge, once all have looked."""
+        async with asyncio.timeout(30):
+            await all_looked.wait()
         return effects.fire("charge", f"order-{order}", {"receipt": order})
 
-    run = with_idempotency(charge, journal)
+    run = with_idempotency(charge, Seen())
     assert await asyncio.gather(*(run(order=1) for _ in range(10))) == [{"receipt": 1}] * 10
     assert effects.count() == 1
 
@@ -199,17 +215,31 @@ async def test_work_that_ends_while_it_is_looked_at_is_no_doubt(journal, effects
 
 async def test_processes_at_once_do_the_work_once(place, effects):
     program = f"""
-        import asyncio, sys, time
+        import asyncio, pathlib, sys, time
         from gnl_core import SqliteStorage, with_idempotency
         from gnl_core.testing.effects import EffectLog
 
+        class Seen:
+            def __init__(self, journal):
+                self.journal, self.told = journal, False
+
+            def __getattr__(self, name):
+                return getattr(self.journal, name)
+
+            async def get_many(self, wanted):
+                if not self.told:
+                    print("looks", flush=True)
+                self.told = True
+                return await self.journal.get_many(wanted)
+
         def charge(order: int) -> dict:
-            time.sleep(0.05)
+            while not pathlib.Path({str(place / "go")!r}).exists():
+                time.sleep(0.002)
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main():
             async with SqliteStorage({str(place / "j.db")!r}) as storage:
-                run = with_idempotency(charge, storage.runs)
+                run = with_idempotency(charge, Seen(storage.runs))
                 print("ready", flush=True)
                 sys.stdin.readline()
                 print(await run(order=1), flush=True)
@@ -228,6 +258,9 @@ async def test_processes_at_once_do_the_work_once(place, effects):
         assert await child.stdout.readline() == b"ready\n"
     for child in children:
         child.stdin.write(b"\n")
+    for child in children:
+        assert await child.stdout.readline() == b"looks\n"
+    (place / "go").touch()
     assert [(await child.communicate())[0] for child in children] == [b"{'receipt': 1}\n"] * 3
     assert effects.count() == 1
 

@@ -137,7 +137,7 @@ async def test_recover_settles_a_doubt_and_runs_nothing(journal, effects):
     assert effects.count() == 1
 
 
-async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effects, release):
+async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effects, release, appears):
     @tool(timeout=0.02)
     def charge(order: int) -> dict:
         """Charge, late."""
@@ -151,13 +151,12 @@ async def test_s61_a_timeout_is_a_doubt_that_late_evidence_settles(journal, effe
     assert (found["status"], found["cause"]) == ("in_doubt", "timeout")
     release.set()
     evidence = keys.evidence(found["run"], keys.ROOT, "s0p0", 1)
-    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.005)
+    await appears(evidence)
     assert await run(order=1) == {"receipt": 1}
     assert effects.count() == 1
 
 
-async def test_late_evidence_of_one_work_settles_no_other(journal, effects, release):
+async def test_late_evidence_of_one_work_settles_no_other(journal, effects, release, appears):
     hang = threading.Event()
 
     @tool(timeout=0.02)
@@ -175,8 +174,7 @@ async def test_late_evidence_of_one_work_settles_no_other(journal, effects, rele
                 await call(order=order)
         release.set()
         found = await record(journal)
-        while await get(journal, keys.evidence(found["run"], keys.ROOT, "s0p0", 1)) is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await appears(keys.evidence(found["run"], keys.ROOT, "s0p0", 1))
         assert await run(order=1) == {"receipt": 1}
         for call in (run, other, thread):
             with pytest.raises(Exception) as unknown:
@@ -186,7 +184,7 @@ async def test_late_evidence_of_one_work_settles_no_other(journal, effects, rele
         hang.set()
 
 
-async def test_what_is_left_behind_late_makes_no_run_appear(journal, effects, release):
+async def test_what_is_left_behind_late_makes_no_run_appear(journal, effects, release, appears):
     @tool(timeout=0.02)
     def charge(order: int) -> dict:
         """Charge, late."""
@@ -197,8 +195,7 @@ async def test_what_is_left_behind_late_makes_no_run_appear(journal, effects, re
         await with_idempotency(charge, journal)(order=1)
     release.set()
     evidence = keys.evidence((await record(journal))["run"], keys.ROOT, "s0p0", 1)
-    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.005)
+    await appears(evidence)
     assert await list_interrupts(journal) == []
 
 

@@ -120,7 +120,7 @@ async def test_s58_an_async_body_is_in_doubt_if_it_acts_and_may_run_again_if_it_
         assert effects.count() == 2
 
 
-async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it(journal, effects, release):
+async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it(journal, effects, release, appears):
     entered = threading.Event()
     seen = []
 
@@ -139,8 +139,7 @@ async def test_s58_a_body_in_a_thread_is_in_doubt_and_its_late_result_settles_it
     assert (found["status"], found["cause"], found.get("ended")) == ("in_doubt", "cancelled", None)
     release.set()
     evidence = keys.evidence("r", keys.ROOT, "s0p0", 1)
-    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.005)
+    await appears(evidence)
     assert (await drive(journal, [charge])).text == "Done."
     assert ((await record(journal))["settled_by"], seen, effects.count()) == ("evidence", [True], 1)
 
@@ -228,8 +227,9 @@ async def test_a_finished_sibling_of_a_cancelled_body_keeps_its_record(journal, 
 
     task = asyncio.ensure_future(drive(journal, [charge], TWO))
     await waiting.wait()
-    while (await record(journal))["status"] != "succeeded":  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.002)
+    async with asyncio.timeout(30):
+        while (await record(journal))["status"] != "succeeded":  # noqa: ASYNC110 - it appears in the store
+            await asyncio.sleep(0.002)
     await cancelled(task)
     assert [(await record(journal, n))["status"] for n in (0, 1)] == ["succeeded", "in_doubt"]
 

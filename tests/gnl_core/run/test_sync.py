@@ -232,8 +232,9 @@ def test_s61_a_body_that_outlives_the_loop_is_evidence_all_the_same(shared, effe
     evidence = keys.evidence("r", keys.ROOT, "s0p0", 1)
 
     async def kept():
-        while (await shared.get_many([evidence])).entries == (None,):  # noqa: ASYNC110 - it appears in the store
-            await asyncio.sleep(0.005)
+        async with asyncio.timeout(30):
+            while (await shared.get_many([evidence])).entries == (None,):  # noqa: ASYNC110 - it appears in the store
+                await asyncio.sleep(0.005)
 
     asyncio.run(kept())
     result = begin(shared, [charge])

@@ -50,8 +50,9 @@ async def record(journal, position=0):
 
 
 async def evidence(journal, call="s0p0", attempt=1):
-    while (entry := await get(journal, keys.evidence("r", keys.ROOT, call, attempt))) is None:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(30):
+        while (entry := await get(journal, keys.evidence("r", keys.ROOT, call, attempt))) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
     return entry.value
 
 

@@ -183,28 +183,34 @@ async def test_the_disclosure_tells_the_model_of_earlier_work_once_and_leaves_no
 
 
 @pytest.mark.parametrize("options", ACROSS)
-async def test_runs_of_several_tasks_at_once_do_the_work_once(journal, effects, options):
+async def test_runs_of_several_tasks_at_once_do_the_work_once(journal, effects, options, appears):
+    all_there = asyncio.Event()
+
     async def slow(ctx: Context, order: int) -> dict:
-        """Charge, slowly."""
-        await asyncio.sleep(0.02)
+        """Charge, once every run has come to its call."""
+        await all_there.wait()
         return effects.fire("charge", f"order-{order}", {"receipt": order})
 
     charge = tool(name="charge", **options)(slow)
-    results = await asyncio.gather(*(drive(journal, [charge], run_id=f"r{n}") for n in range(8)))
+    tasks = [asyncio.ensure_future(drive(journal, [charge], run_id=f"r{n}")) for n in range(8)]
+    for n in range(8):
+        await appears(keys.model(f"r{n}", keys.ROOT, 0))
+    all_there.set()
+    assert [outputs(result) for result in await asyncio.gather(*tasks)] == [[{"receipt": 1}]] * 8
     assert effects.count() == 1
-    assert [outputs(result) for result in results] == [[{"receipt": 1}]] * 8
 
 
 async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects):
     program = f"""
-        import asyncio, sys, time
+        import asyncio, pathlib, sys, time
         from gnl_core import SqliteStorage, run_durable, tool
         from gnl_core.testing.effects import EffectLog
         from gnl_core.testing.scripted import ScriptedModel
 
         @tool(idempotency_key=lambda args: args["order"], window="cross-run")
         def charge(order: int, note: str) -> dict:
-            time.sleep(0.05)
+            while not pathlib.Path({str(place / "go")!r}).exists():
+                time.sleep(0.002)
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main(name):
@@ -220,17 +226,22 @@ async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects
     """
     async with SqliteStorage(place / "j.db") as storage:
         await storage.runs.now()
-    children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", textwrap.dedent(program), f"r{n}", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for n in range(3)
-    ]
-    for child in children:
-        assert await child.stdout.readline() == b"ready\n"
-    for child in children:
-        child.stdin.write(b"\n")
-    assert [await child.wait() for child in children] == [0, 0, 0]
+        children = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", textwrap.dedent(program), f"r{n}", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            for n in range(3)
+        ]
+        for child in children:
+            assert await child.stdout.readline() == b"ready\n"
+        for child in children:
+            child.stdin.write(b"\n")
+        async with asyncio.timeout(30):
+            for n in range(3):  # each has come to its calls before the first of them may end
+                while await get(storage.runs, keys.model(f"r{n}", keys.ROOT, 0)) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.002)
+        (place / "go").touch()
+        assert [await child.wait() for child in children] == [0, 0, 0]
     assert effects.counts() == {f"charge order-{n}": 1 for n in range(4)}
 
 

@@ -184,7 +184,7 @@ async def test_a_twin_of_a_call_that_timed_out_is_in_doubt_with_it_and_does_not_
 
 
 @pytest.mark.parametrize("options", WINDOWS)
-async def test_late_evidence_settles_keyed_work(journal, effects, options, release):
+async def test_late_evidence_settles_keyed_work(journal, effects, options, release, appears):
     @tool(timeout=0.02, **options)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""
@@ -195,14 +195,13 @@ async def test_late_evidence_settles_keyed_work(journal, effects, options, relea
         await drive(journal, [charge])
     release.set()
     evidence = keys.evidence("r", keys.ROOT, "s0p0", 1)
-    while await get(journal, evidence) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.005)
+    await appears(evidence)
     assert outputs(await drive(journal, [charge])) == [{"receipt": 1}]
     assert effects.count() == 1
 
 
 @pytest.mark.parametrize("options", ACROSS)
-async def test_a_run_that_waits_for_another_runs_work_takes_its_result(journal, effects, options):
+async def test_a_run_that_waits_for_another_runs_work_takes_its_result(journal, effects, options, appears):
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(**options)
@@ -215,14 +214,13 @@ async def test_a_run_that_waits_for_another_runs_work_takes_its_result(journal, 
     first = asyncio.ensure_future(drive(journal, [charge], run_id="a"))
     await entered.wait()
     second = asyncio.ensure_future(drive(journal, [charge], run_id="b"))
-    while await get(journal, keys.lock("b")) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.002)
+    await appears(keys.lock("b"))
     go_on.set()
     assert [outputs(result) for result in await asyncio.gather(first, second)] == [[{"receipt": 1}]] * 2
     assert effects.count() == 1
 
 
-async def test_a_run_that_waits_is_cancelled_without_a_trace_of_the_work(journal, effects):
+async def test_a_run_that_waits_is_cancelled_without_a_trace_of_the_work(journal, effects, appears):
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(idempotency="args", window="cross-run")
@@ -235,8 +233,7 @@ async def test_a_run_that_waits_is_cancelled_without_a_trace_of_the_work(journal
     first = asyncio.ensure_future(drive(journal, [charge], run_id="a"))
     await entered.wait()
     second = asyncio.ensure_future(drive(journal, [charge], run_id="b"))
-    while await get(journal, keys.model("b", keys.ROOT, 0)) is None:  # noqa: ASYNC110 - it appears in the store
-        await asyncio.sleep(0.002)
+    await appears(keys.model("b", keys.ROOT, 0))
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
