@@ -28,7 +28,7 @@ from gnl_core.errors import (
 from gnl_core.events import tell
 from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace
 from gnl_core.records import CallRecord
-from gnl_core.request import Request
+from gnl_core.request import Body, Request
 from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
 from gnl_core.verdicts import Call, Ended
 
@@ -53,10 +53,20 @@ class Executor:
             EffectNotRecordedError: The effect happened and its record could not be written.
             asyncio.CancelledError: The caller was cancelled; the call is recorded as in doubt.
         """
+        assert slot.call is not None
+        body = self.request.body_begins(slot.call.record_key)
+        try:
+            await self._execute(slot, claim, body)
+        finally:
+            if not body.left:
+                self.request.body_ended(body)
+
+    async def _execute(self, slot: Slot, claim: Claim, body: Body) -> None:
         call, ctx = slot.call, claim.context
         assert call is not None
         assert ctx is not None
-        tool = call.tool
+        tool, task = call.tool, asyncio.current_task()
+        cancels = task.cancelling() if task is not None else 0
         listener = self.request.options.listener
         if listener is not None:
             tell(listener, event_of(slot, self.run, "tool-started"))
@@ -70,7 +80,6 @@ class Executor:
                 await self._record_success(slot, claim, settlement.output, settled_by="lookup")
                 return
         timeout = tool.timeout if tool.timeout is not None else self.request.options.timeouts.tool
-        body = self.request.body_begins(call.record_key)
 
         async def late(ending: Returned | Raised | None) -> None:
             try:
@@ -81,22 +90,19 @@ class Executor:
             finally:
                 self.request.body_ended(body)
 
-        task = asyncio.current_task()
-        cancels = task.cancelling() if task is not None else 0
         claim.entered = True
         ending = await run_body(tool, call.arguments, context, timeout, late)
-        try:
-            if isinstance(ending, GivenUp):
-                body.left = True
-                if call.tool.side_effect and ending.ended and ending.began:
-                    # It was stopped where it waited. What it waited for may go on, a thread for one, and come to an
-                    # effect: it has until its claim is over.
-                    self.request.may_act_for(claim.record.ttl_ms)
-            await self._record(slot, claim, ending, timeout)
-        finally:
-            if not isinstance(ending, GivenUp) or ending.ended:
-                self.request.body_ended(body)
-        if task is not None and task.cancelling() > cancels:
+        cancelled = task is not None and task.cancelling() > cancels
+        if tool.side_effect and (cancelled or context.cancelled.is_set()) and _is_guess(ending):
+            ending = GivenUp("cancelled" if cancelled else "timeout", ended=True)
+        if isinstance(ending, GivenUp):
+            body.left = not ending.ended
+            if tool.side_effect and ending.ended and ending.began:
+                # It was stopped where it waited. What it waited for may go on, a thread for one, and come to an
+                # effect: it has until its claim is over.
+                self.request.may_act_for(claim.record.ttl_ms)
+        await self._record(slot, claim, ending, timeout)
+        if cancelled or (task is not None and task.cancelling() > cancels):
             # The body went on in spite of it, or ended in the same moment: its end is recorded, and the run stops.
             raise asyncio.CancelledError
 
@@ -206,17 +212,19 @@ class Executor:
         )
         finishers = [op for finish in claim.finish for op in finish(Ended(False, None))]
         ops = self._terminal(call, claim, record, None)
+        question = ""
         if record.side_effect and not record.certain and self.request.fence is not None:
             # The model is told that it failed; whether it took effect is a question all the same.
             question = f"{self.run}/{call.id}/in_doubt/{record.attempts}"
             ask_key = keys.ask(record.started_at, call.root, self.part, call.id)
             ops = (*ops, Create(ask_key, {"question": question}, if_present="keep"))
+        await self._write_terminal(slot, claim, ops, finishers, Raised(error))
+        if question:
             self.request.warn(
                 f"{call.tool.name} (call {call.id} of run {self.run}) raised {type(error).__name__}; the model was "
                 f"told so, but whether it took effect is not known: question {question} is open, and the run's next "
                 "drive stops at it. A tool that raises NotPerformedError says that nothing has happened"
             )
-        await self._write_terminal(slot, claim, ops, finishers, Raised(error))
         settle(slot, record, None)
 
     async def _record_given_up(
@@ -349,3 +357,12 @@ class Executor:
             await self.request.write_apart((Create(key, value, blob, if_present="keep"),))
         except (JournalError, NotCanonicalError):
             logger.exception("what call %s of run %s came to late could not be kept", call.id, self.run)
+
+
+def _is_guess(ending: Ending) -> bool:
+    """Whether a body that was stopped only says that it was: it raised, in place of the cancellation, what it likes."""
+    return (
+        isinstance(ending, Raised)
+        and isinstance(ending.error, Exception)
+        and not isinstance(ending.error, NotPerformedError)
+    )

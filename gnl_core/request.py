@@ -275,9 +275,15 @@ class Request:
     # The end -------------------------------------------------------------------------------------------------------
 
     def body_begins(self, key: Key) -> Body:
-        """Note a body that begins under a record's key; until it has ended, its owner is not dead."""
-        body = Body(key)
+        """Note a body that begins under a record's key, from its claim on; until it has ended, its owner is not dead.
+
+        One that was noted under the key before, and is not left, is the same one.
+        """
         with self._lock:
+            for body in self._bodies:
+                if body.key == key and not body.left:
+                    return body
+            body = Body(key)
             self._bodies.add(body)
         return body
 

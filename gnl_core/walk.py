@@ -324,6 +324,7 @@ class Walker:
         if isinstance(outcome, Refused):
             self._learn((*ops, *extra)[outcome.op].key, outcome)
             return False
+        self.request.body_begins(call.record_key)
         entry = Entry(call.record_key, None, None, outcome.version, 0, outcome.now, outcome.now)
         slot.claim = Claim(record, entry, outcome.now, first, finish, ctx)
         return True
@@ -366,6 +367,8 @@ class Walker:
             await self._restore(claim.context, claim.entry.version)
         except (GnlError, asyncio.CancelledError):
             logger.warning("call %s of run %s could not be released; it is in doubt", slot.part.id, self.run)
+        finally:
+            self.request.body_ended(self.request.body_begins(claim.context.call.record_key))
 
     async def _restore(self, ctx: CallContext, version: int) -> None:
         call, entry = ctx.call, ctx.work if ctx.apart else ctx.entry

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnl_core.owner import Owner, is_dead, new_owner, read_owner, register, unregister
+from gnl_core.owner import Owner, is_alive, is_dead, new_owner, read_owner, register, unregister
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when a process started")
 
@@ -71,28 +72,47 @@ def test_each_hold_has_an_id_of_its_own() -> None:
 
 def test_a_hold_of_this_process_is_alive_only_while_registered() -> None:
     owner = new_owner()
+    assert (is_alive(owner), is_dead(owner)) == (False, True)
     register(owner)
-    assert not is_dead(owner)
+    assert (is_alive(owner), is_dead(owner)) == (True, False)
 
     unregister(owner)
-    assert is_dead(owner)
+    assert (is_alive(owner), is_dead(owner)) == (False, True)
     unregister(owner)  # twice is no error
+
+
+def test_a_hold_that_nobody_gives_up_is_alive_for_as_long_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, other = new_owner(), new_owner()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    register(owner)
+    unregister(owner, after_s=5)
+    unregister(other, after_s=5)  # not had, so not had for longer
+    assert is_dead(other)
+    now += 4.9
+    assert (is_alive(owner), is_dead(owner)) == (True, False)
+    now += 0.2
+    assert (is_alive(owner), is_dead(owner)) == (False, True)
+    unregister(owner, after_s=5)
+    register(other)
+    unregister(other, after_s=-1)
+    assert is_dead(other)
 
 
 def test_a_running_child_is_alive_though_its_hold_is_unknown_here() -> None:
     with child(SAY_OWNER + WAIT) as (process, owner):
         assert owner.pid == process.pid
-        assert not is_dead(owner)
+        assert (is_alive(owner), is_dead(owner)) == (True, False)
 
 
 def test_a_killed_child_is_dead_before_it_is_reaped_and_after() -> None:
     with child(SAY_OWNER + WAIT) as (process, owner):
         process.kill()
         wait_for_zombie(process.pid)
-        assert is_dead(owner)
+        assert (is_alive(owner), is_dead(owner)) == (False, True)
 
         process.wait()
-        assert is_dead(owner)
+        assert (is_alive(owner), is_dead(owner)) == (False, True)
 
 
 def test_a_stopped_child_is_alive() -> None:
@@ -100,12 +120,13 @@ def test_a_stopped_child_is_alive() -> None:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
-        assert not is_dead(owner)
+        assert (is_alive(owner), is_dead(owner)) == (True, False)
 
 
 def test_a_pid_that_another_process_has_by_now_is_a_dead_owner() -> None:
     with child(SAY_OWNER + WAIT) as (_, owner):
-        assert is_dead(replace(owner, started=str(int(owner.started) - 1)))
+        earlier = replace(owner, started=str(int(owner.started) - 1))
+        assert (is_alive(earlier), is_dead(earlier)) == (False, True)
 
 
 def test_a_pid_of_an_earlier_process_that_is_ours_now_is_a_dead_owner() -> None:
@@ -118,6 +139,13 @@ def test_a_pid_of_an_earlier_process_that_is_ours_now_is_a_dead_owner() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"boot": "another"}, {"namespace": "1"}, {"boot": "", "namespace": ""}])
+def test_an_owner_elsewhere_is_never_known_to_be_alive(changed: dict[str, str]) -> None:
+    with child(SAY_OWNER + WAIT) as (_, owner):
+        elsewhere = replace(owner, **changed)
+        assert (is_alive(owner), is_alive(elsewhere), is_dead(elsewhere)) == (True, False, False)
+
+
+@pytest.mark.parametrize("changed", [{"boot": "another"}, {"namespace": "1"}, {"boot": "", "namespace": ""}])
 def test_an_owner_elsewhere_is_never_known_to_be_dead(changed: dict[str, str]) -> None:
     with child(SAY_OWNER) as (process, owner):
         process.wait()
@@ -127,7 +155,8 @@ def test_an_owner_elsewhere_is_never_known_to_be_dead(changed: dict[str, str]) -
 
 
 def test_an_owner_without_a_start_time_is_never_known_to_be_dead() -> None:
-    assert not is_dead(replace(new_owner(), started=""))
+    nameless = replace(new_owner(), started="")
+    assert (is_alive(nameless), is_dead(nameless)) == (False, False)
 
 
 def test_a_program_name_with_parentheses_hides_no_field() -> None:
