@@ -111,6 +111,7 @@ class Caller:
             raise
         except GnlError as error:
             slot.error, slot.status = error, "blocked"
+            slot.interrupts = (*slot.interrupts, *getattr(error, "interrupts", ()))
 
     async def _walk(self, slot: Slot) -> None:
         """Walk a call and count it as begun before any other walks, so that parallel ones pass no limit together."""

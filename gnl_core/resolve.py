@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnl_core import keys
+from gnl_core.approvals import Interrupt, read_answer
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
-from gnl_core.errors import ToolArgumentsError
-from gnl_core.journal.port import Journal, Key
+from gnl_core.decisions import question_of
+from gnl_core.errors import DivergenceError, ToolArgumentsError
+from gnl_core.journal.port import Entry, Journal, Key
 from gnl_core.model.messages import ToolCallPart
 from gnl_core.request import Request
 from gnl_core.verdicts import Call
@@ -23,6 +25,7 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
 
     Raises:
         ToolArgumentsError, NotCanonicalError: Its arguments do not fit; the tool is not called.
+        DivergenceError: A call of this id was asked about, or begun, with other arguments or for another tool.
     """
     assert part.args is not None
     options, run = request.options, keys.run_id_of(request.root, where)
@@ -30,6 +33,8 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
     key = keys.tool(request.root, where, step, position)
     unfit: ToolArgumentsError | None = None
     known = request.rows.get(key)
+    if known is not None:
+        _check_same(request, run, known, where, part)
     arguments: Mapping[str, object] = part.args
     if known is None or tool.args_mode:
         arguments = tool.validate(part.args)
@@ -69,6 +74,43 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
         resource=options.resource_id,
         actor=options.actor,
     )
+
+
+def _check_same(request: Request, run: str, known: Entry, where: str, part: ToolCallPart) -> None:
+    """Refuse other arguments for a call that waits or is in doubt: an answer covers those that a person was shown.
+
+    Raises:
+        DivergenceError: They are others.
+    """
+    record = request.record_of(known)
+    if record.terminal or record.status == "released" or (record.status == "failed" and not record.side_effect):
+        return
+    recorded, present = args_hash(record.args), args_hash(part.args or {})
+    if (record.tool, recorded) == (part.name, present):
+        return
+    question = question_of(request.root, where, record, known, request.now, driven=request.fence)
+    if record.tool == part.name and question is not None and _answered(request, where, question, present):
+        return  # the record changed behind the person's back; what they answered about is what is called
+    what = "other arguments" if record.tool == part.name else f"the tool {part.name}"
+    state = "was begun and is not over" if question is None else f"waits on question {question.question!r}"
+    error = DivergenceError(
+        f"call {part.id} of run {run} {state}, for the arguments that {record.tool} was called with then; it cannot "
+        f"be made with {what} instead. Make it as it was made, or make another call under an id of its own",
+        run_id=run,
+        tool_call_id=part.id,
+        tool=record.tool,
+        question=question.question if question is not None else "",
+        recorded=recorded,
+        present=present,
+    )
+    error.interrupts = (question,) if question is not None else ()
+    raise error
+
+
+def _answered(request: Request, where: str, question: Interrupt, digest: str) -> bool:
+    key = keys.answer(request.root, where, question.tool_call_id, question.kind, question.attempt)
+    answer = read_answer(request.rows.get(key))
+    return answer is not None and answer.args_digest == digest
 
 
 def provider_prefix(journal: Journal) -> str:

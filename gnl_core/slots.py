@@ -136,14 +136,14 @@ def interrupt_of(ctx: CallContext) -> Interrupt:
 def interrupt(
     call: Call, record: CallRecord, at: int, kind: str, reason: str, *, prior: Mapping[str, JsonValue] | None = None
 ) -> Interrupt:
-    """Return a question about a call; about another call's work it shows what that call asked for."""
+    """Return a question about a call, with the arguments that are recorded: a person's answer covers those."""
     foreign = bool(record.run) and (record.run, record.call) != (call.run, call.id)
     return Interrupt(
         run_id=record.run or call.run,
         tool_call_id=record.call,
         tool_name=call.tool.name,
-        args=record.args if foreign else call.args,
-        args_digest=args_hash(record.args) if foreign else call.args_digest,
+        args=record.args,
+        args_digest=args_hash(record.args),
         kind=kind,  # type: ignore[arg-type] # from a record
         attempt=record.attempts,
         reason=reason,

@@ -17,7 +17,7 @@ from gnl_core import (
 )
 from gnl_core.approvals import Approval
 from gnl_core.canonical import args_hash
-from gnl_core.errors import AlreadyDecidedError, ConfigError
+from gnl_core.errors import AlreadyDecidedError, ConfigError, DivergenceError
 from gnl_core.lock import acquire_ops
 from gnl_core.owner import new_owner, register, unregister
 from gnl_core.testing.scripted import Call, ScriptedModel
@@ -315,9 +315,12 @@ async def test_an_answer_does_not_cover_a_model_step_that_changed_in_the_journal
     (part,) = [part for part in text["response"]["parts"] if part.get("name") == "charge"]
     part["args"] = {"amount": 1000}
     await rows.put(key, text)
-    result = await drive([charge])
-    assert (effects.count(), [one.question for one in result.interrupts]) == (0, ["r/s0p0/confirm/0"])
-    assert result.interrupts[0].args == {"amount": 1000}
+    for _ in range(2):
+        with pytest.raises(DivergenceError) as differs:
+            await drive([charge])
+        (question,) = differs.value.interrupts
+        assert (question.question, question.args) == ("r/s0p0/confirm/0", {"amount": 1}), "as it was asked"
+    assert effects.count() == 0
 
 
 @pytest.mark.parametrize(
