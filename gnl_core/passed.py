@@ -46,11 +46,13 @@ def read_passed(
     Raises:
         UnknownQuestionError: An answer to a question that is not open, with no digest of the arguments it covers.
         AlreadyDecidedError: The question has another answer.
-        ConfigError: No answer at all, or one of nobody in particular for a run that names an actor.
+        ConfigError: No answer at all, one of nobody in particular for a run that names an actor, or two that differ
+            for one question under two names.
         NotCanonicalError: An output that cannot be stored.
     """
     ops: list[Op] = []
     held: dict[str, Answer] = {}
+    said: dict[str, tuple[str, Answer]] = {}
     questions = questions_in(rows, root, now) if approvals else []
     for name, value in approvals.items():
         approval = value if isinstance(value, Approval) else Approval(approved=value)
@@ -67,6 +69,11 @@ def read_passed(
             key = keys.answer(root, part, interrupt.tool_call_id, interrupt.kind, interrupt.attempt)
             check_actor(approval.actor, rows.get(keys.head(root)), interrupt.question)
             answer = answer_of(interrupt, approval, now)
+            before, same = said.setdefault(interrupt.question, (name, answer))
+            if same != answer:
+                raise _contradiction(before, name, f"question {interrupt.question!r}")
+            if before != name:
+                continue
             call = rows[keys.tool(root, part, *place)]
             ops += answer_ops(root, part, interrupt, answer, call=call, row=rows.get(key), now=now)
         elif standing and all(stored.approved is not approval.approved for _, stored in standing):
@@ -78,6 +85,7 @@ def read_passed(
         else:
             check_actor(approval.actor, rows.get(keys.head(root)), name)
             held[name] = _ahead(approval, approval.args_digest, now)
+            _check_ahead(name, root, held)
     return ops, held
 
 
@@ -134,6 +142,29 @@ def _may_come_ahead(name: str) -> bool:
     except UnknownQuestionError:
         return True
     return kind in AHEAD and attempt == 0
+
+
+def _check_ahead(name: str, root: str, held: Mapping[str, Answer]) -> None:
+    """Refuse an answer that contradicts one to the same call under another name; a call's own name is any question."""
+    call, kind = _call_of(name, root)
+    for other, answer in held.items():
+        its_call, its_kind = _call_of(other, root)
+        one = call == its_call and (kind == its_kind or not kind or not its_kind)
+        if one and answer.args_digest == held[name].args_digest and answer != held[name]:
+            raise _contradiction(other, name, f"call {call!r}")
+
+
+def _call_of(name: str, root: str) -> tuple[str, str]:
+    """Return the '<run>/<call>' that a name stands for, and the kind of its question, '' where it names none."""
+    try:
+        run, call, kind, _ = parse_question(name)
+    except UnknownQuestionError:
+        return name if "/" in name else f"{root}/{name}", ""
+    return f"{run}/{call}", kind
+
+
+def _contradiction(one: str, other: str, what: str) -> ConfigError:
+    return ConfigError(f"approvals[{one!r}] and approvals[{other!r}] answer {what} differently; pass one of them")
 
 
 def _ahead(approval: Approval, args_digest: str, now: int) -> Answer:

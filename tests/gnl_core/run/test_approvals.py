@@ -365,3 +365,42 @@ async def test_a_refused_drive_records_no_answer(drive, journal, rows, effects):
     finally:
         unregister(other)
     assert (await drive([charge], approvals={"s0p0": True})).text == "paid"
+
+
+# Two names -----------------------------------------------------------------------------------------------------------
+
+NAMES = ["s0p0", "r/s0p0", "r/s0p0/confirm/0", "call_1"]
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_one_answer_under_two_names_is_one_answer(drive, journal, effects, said):
+    charge = charging(effects, confirm=True)
+    model = ScriptedModel([[Call("charge", {"amount": 1}, "call_1")], "paid"])
+    await drive([charge], model)
+    result = await drive([charge], model, approvals=dict.fromkeys(NAMES, said))
+    assert (effects.count(), result.interrupts, result.unused_approvals) == (int(said), (), ())
+
+
+@pytest.mark.parametrize("names", [NAMES[:2], NAMES[2::-1], NAMES[2:]])
+async def test_answers_that_differ_under_two_names_are_refused(drive, journal, rows, effects, names):
+    charge = charging(effects, confirm=True)
+    model = ScriptedModel([[Call("charge", {"amount": 1}, "call_1")], "paid"])
+    await drive([charge], model)
+    before = await rows.all()
+    for first in (True, False):
+        with pytest.raises(ConfigError, match="differently"):
+            await drive([charge], model, approvals={names[0]: first, names[1]: not first})
+    assert (await rows.all(), effects.count()) == (before, 0)
+
+
+async def test_answers_that_come_ahead_and_differ_under_two_names_are_refused(drive, journal, rows, effects):
+    charge = charging(effects, confirm=True)
+    digest = args_hash({"amount": 1})
+    no = Approval(approved=False, args_digest=digest)
+    for one, other in (("s0p0", "r/s0p0"), ("r/s0p0/confirm/0", "s0p0")):
+        with pytest.raises(ConfigError, match="differently"):
+            await drive([charge], approvals={one: yes(1), other: no})
+    assert await rows.all() == {}
+    # Two questions of one call are two questions, and other bytes are another call.
+    await drive([charge], approvals={"r/s0p0/confirm/0": yes(1), "r/s0p0/guard/0": no, "r/s0p0": yes(2)})
+    assert effects.count() == 1
