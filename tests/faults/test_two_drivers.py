@@ -53,6 +53,23 @@ def test_s06_a_frozen_driver_is_overtaken_its_call_is_in_doubt_and_its_late_end_
     assert run.effects() == 1
 
 
+def test_s06_a_yes_runs_nothing_beside_a_frozen_driver(new_run, stopped):
+    run = new_run("long_tool")
+    first = run.start()
+    run.wait_for("in_tool")
+    wake = stopped(first)
+    assert until_not_busy(run)["error"] == "side_effect_retry_blocked"
+    run.decide("order-1/s0p0/in_doubt/1", True)
+    for _ in range(2):
+        assert busy(run.drive()), "it may wake up at any time, and its body with it"
+    run.touch("release")
+    wake()
+    first.wait()
+    assert until_not_busy(run)["text"] == "Done."
+    assert run.record("s0p0")["settled_by"] == "evidence"
+    assert run.effects() == 1
+
+
 def test_s06_a_late_result_does_not_overwrite_what_a_person_settled(new_run, stopped):
     run = new_run("long_tool")
     first = run.start()
