@@ -108,6 +108,7 @@ async def durable_context(
 
     Raises:
         GnlError: As `run_durable` when it admits a run.
+        CanceledError: At the end of the block, if the run was canceled meanwhile and nothing else is raised.
     """
     names = {"model", *RunOptions.__annotations__} - OwnLoopOptions.__annotations__.keys()
     misplaced = sorted(names & options.keys())

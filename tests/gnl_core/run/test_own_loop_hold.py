@@ -109,18 +109,26 @@ async def test_what_is_used_after_its_context_says_that_it_is_over(journal, rows
     assert (await rows.all(), effects.count()) == (before, 0)
 
 
-async def test_a_canceled_run_begins_nothing_in_a_loop_of_ones_own(journal, effects):
+async def test_a_canceled_run_begins_nothing_in_a_loop_of_ones_own_and_ends_as_canceled(journal, effects):
     charge = charging(effects)
-    async with durable_context(run_id="r", journal=journal) as ctx:
-        model, durable = with_durable_model(ScriptedModel(["Hi."]), ctx), durable_tools([charge], ctx)["charge"]
-        await durable.call({"order": 1}, tool_call_id="s0p0")
-        await cancel_run(journal, "r")
-        with pytest.raises(CanceledError):
-            await durable.call({"order": 2}, tool_call_id="s0p1")
-        with pytest.raises(CanceledError):
-            await model.generate(ModelRequest(None, (ASKED,)))
-        assert await durable.call({"order": 1}, tool_call_id="s0p0") == {"receipt": 1}, "what is recorded stays"
-    assert effects.count() == 1
+    came_to_its_end = asyncio.Event()
+
+    async def loop():
+        async with durable_context(run_id="r", journal=journal) as ctx:
+            model, durable = with_durable_model(ScriptedModel(["Hi."]), ctx), durable_tools([charge], ctx)["charge"]
+            await durable.call({"order": 1}, tool_call_id="s0p0")
+            await cancel_run(journal, "r")
+            with pytest.raises(CanceledError):
+                await durable.call({"order": 2}, tool_call_id="s0p1")
+            with pytest.raises(CanceledError):
+                await model.generate(ModelRequest(None, (ASKED,)))
+            assert await durable.call({"order": 1}, tool_call_id="s0p0") == {"receipt": 1}, "what is recorded stays"
+            came_to_its_end.set()
+
+    with pytest.raises(CanceledError):
+        await loop()
+    assert (came_to_its_end.is_set(), effects.count()) == (True, 1)
+    assert (await get(journal, keys.head("r"))).value["status"] == "canceled"
 
 
 async def test_a_call_cancelled_while_others_claim_never_began(journal, effects):
