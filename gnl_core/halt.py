@@ -14,8 +14,8 @@ from gnl_core.records import FORMAT
 async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None, reason: str | None = None) -> bool:
     """Cancel a run and its sub-agents. What is recorded stays, and a run that is over stays as it ended.
 
-    Whoever drives it meets the flag with the next thing that would begin, or with its end, and gets a `CanceledError`; a
-    body that runs already is not stopped.
+    Whoever drives it meets the flag with the next thing that would begin, or with its end, and gets a `CanceledError`.
+    A body that runs already is not stopped.
 
     Args:
         journal: The store.
