@@ -13,7 +13,15 @@ from gnl_core.codec import decode
 from gnl_core.context import Context
 from gnl_core.crash import call_compensate, output_of
 from gnl_core.decisions import load_rows
-from gnl_core.errors import ChildRunError, JournalError, RunBusyError, RunNotFoundError, ToolArgumentsError
+from gnl_core.errors import (
+    ChildRunError,
+    JournalError,
+    NotPerformedError,
+    RunBusyError,
+    RunNotFoundError,
+    ToolArgumentsError,
+    describe,
+)
 from gnl_core.journal.port import (
     Applied,
     Create,
@@ -38,6 +46,9 @@ from gnl_core.tools import Tool, check_tools
 
 logger = logging.getLogger("gnl_core.compensate")
 
+_OPEN = ("running", "in doubt")
+"""Undoings that began and whose end nobody knows."""
+
 UndoStatus = Literal["to undo", "undone", "failed", "in doubt", "no compensate", "not reached"]
 
 _TTL_MS = 30_000
@@ -53,9 +64,10 @@ class Undone:
         run_id: The run whose call it was: the root run, or a sub-agent's.
         tool_call_id: Our id of the call.
         tool_name: Name of the tool.
-        status: 'to undo' (dry run), 'undone', 'failed' (its `compensate` raised), 'in doubt' (it began and nobody knows
-            how it ended; or of the call itself nobody knows whether it took effect, which stops no other), 'no
-            compensate' (the tool declares none), 'not reached' (an earlier one stopped it, or somebody else took it).
+        status: 'to undo' (dry run), 'undone', 'failed' (its `compensate` raised `NotPerformedError`: it may begin
+            again), 'in doubt' (it began and nobody knows how it ended, or it raised anything else; or of the call
+            itself nobody knows whether it took effect, which stops no other), 'no compensate' (the tool declares none),
+            'not reached' (an earlier one stopped it, or somebody else took it).
         message: What its `compensate` raised, or what is in doubt.
     """
 
@@ -205,7 +217,7 @@ def _planned(rows: Mapping[Key, Entry], root: str, entry: Entry, tools: Mapping[
     value: Mapping[str, Any] = known.value if known is not None and isinstance(known.value, dict) else {}
     if value.get("status") == "undone":
         return _item(root, entry.key[2], record, "undone")
-    if value.get("status") == "running":
+    if value.get("status") in _OPEN:
         return _item(root, entry.key[2], record, "in doubt", _left_by(value))
     tool = tools.get(record.tool)
     status: UndoStatus = "to undo" if tool is not None and tool.compensate is not None else "no compensate"
@@ -259,7 +271,7 @@ async def _undo(
     if value.get("status") == "undone":
         return _item(root, part, record, "undone")
     guard = Expect(keys.lock(root), fence)
-    if known is not None and value.get("status") == "running":
+    if known is not None and value.get("status") in _OPEN:
         owned = read_owner(value.get("owner"))
         if said is None or (owned is not None and is_alive(owned)):
             return _item(root, part, record, "in doubt", _left_by(value))
@@ -294,8 +306,11 @@ async def _undo(
         except ToolArgumentsError:
             arguments = record.args
         await call_compensate(tool, arguments, context, decode(output_of(record, entry.blob)))
+    except NotPerformedError as error:
+        status, message = "failed", describe(error)[1]
     except Exception as error:
-        status, message = "failed", f"{type(error).__name__}: {error}"
+        # As with any side effect: it may have acted before it raised, so nobody begins it again on a guess.
+        status, message = "in doubt", f"{type(error).__name__}: {describe(error)[1]}"
     written: JsonValue = {"f": FORMAT, "status": status, "tool": record.tool, "message": message}
     # Not under the fence: it happened, whoever holds the run by now.
     ended = await _apply(journal, root, (Replace(key, claimed.version, written),), tries=RECORD_TRIES)
@@ -314,6 +329,8 @@ async def _apply(journal: Journal, root: str, ops: Sequence[Op], tries: int = BE
 
 
 def _left_by(value: Mapping[str, Any]) -> str:
+    if value.get("status") == "in doubt":
+        return f"its compensate raised {value.get('message', '')}: say with settle= whether it is undone"
     owner = read_owner(value.get("owner"))
     if owner is not None and is_alive(owner):
         return f"its compensate is still running in process {owner.pid} of this host"

@@ -123,12 +123,16 @@ async def durable_context(
     try:
         await beat.start()
         yield context
+    except GeneratorExit:
+        request.release()  # its loop is gone: nothing can be awaited, and the hold of no task is no hold
+        raise
     except BaseException as error:
         stopped = error
         raise
     finally:
         counts, interrupts = context._counts(), context._interrupts
-        await close(admitted, beat, context._pending, counts=counts, interrupts=interrupts, error=stopped)
+        if not request.released:
+            await close(admitted, beat, context._pending, counts=counts, interrupts=interrupts, error=stopped)
 
 
 class _NoModel:
@@ -200,6 +204,8 @@ class DurableModel:
         asker = ModelStep(request, part=keys.ROOT, model=self._model, bodies=bodies, pending=ctx._pending, mode=mode)
         splice = splice_messages(request, keys.ROOT, ctx._transcript, asked.messages, ctx._known)
         record = asker.recorded(step)
+        if record is None and await request.recalls(keys.model(request.root, keys.ROOT, step)):
+            record = asker.recorded(step)
         if record is None and step <= request.last_step(keys.ROOT):
             raise JournalGapError(f"step {step} of run {ctx.run_id} is missing; run `gnl doctor`", run_id=ctx.run_id)
         if record is not None:
@@ -215,8 +221,11 @@ class DurableModel:
             )
             response = record.response
         else:
-            response = await asker.ask(step, ctx._transcript, splice=splice)
+            await asker.ask(step, ctx._transcript, splice=splice)
             await request.write((), pending=ctx._pending, begins=True)
+            record = asker.recorded(step)  # an earlier try may have been recorded after all: that one counts
+            assert record is not None
+            response = record.response
         ctx._step += 1
         ctx._known[digest_message(response.message())] = {"step": step}
         return response

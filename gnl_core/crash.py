@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
@@ -14,7 +13,7 @@ from gnl_core.approvals import Answer
 from gnl_core.codec import decode, encode
 from gnl_core.context import Context
 from gnl_core.errors import NotCanonicalError, StoreCorruptError
-from gnl_core.hook import LATE, seconds_for, within
+from gnl_core.hook import LATE, call_in_thread, seconds_for, within
 from gnl_core.journal.port import JsonValue, Key
 from gnl_core.records import CallRecord
 from gnl_core.tools import Settled, Tool, parse_settlement
@@ -168,7 +167,7 @@ async def call_compensate(tool: Tool, arguments: Mapping[str, object], context: 
     if inspect.iscoroutinefunction(hook):
         await tool.call_hook(hook, arguments, context, output)
         return
-    answer = await asyncio.to_thread(tool.call_hook, hook, arguments, context, output)
+    answer = await call_in_thread(lambda: tool.call_hook(hook, arguments, context, output))
     if inspect.isawaitable(answer):
         await answer
 

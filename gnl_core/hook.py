@@ -68,7 +68,7 @@ async def within(seconds: float, function: Callable[[], Any], *, in_thread: bool
 
 
 async def _call(function: Callable[[], Any], in_thread: bool) -> object:
-    answer = await _in_thread(function) if in_thread else function()
+    answer = await call_in_thread(function) if in_thread else function()
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -85,7 +85,7 @@ def _forget(task: asyncio.Task[object]) -> None:
         task.exception()  # read, so that nobody warns of it
 
 
-async def _in_thread(function: Callable[[], Any]) -> object:
+async def call_in_thread(function: Callable[[], Any]) -> object:
     """Let a thread of its own call the function. It is a daemon: one that hangs keeps no process from ending."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Callable[[], object]] = loop.create_future()

@@ -196,6 +196,8 @@ class Heartbeat:
         """
         self._stopping.set()
         task = self._task
+        if task is not None and task.get_loop() is not asyncio.get_running_loop():
+            return  # its loop is another one, closed by now: it renews nothing any more
         cancelled: asyncio.CancelledError | None = None
         while task is not None and not task.done():
             try:

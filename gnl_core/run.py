@@ -245,6 +245,9 @@ class Plan:
             agent = dataclasses.replace(self.agent, system=admitted.system)
             drive = Drive(request, agent, part=keys.ROOT, messages=admitted.messages, mode=mode, pending=pending)
             outcome = await drive.drive()
+        except GeneratorExit:
+            request.release()  # its loop is gone: nothing can be awaited, and the hold of no task is no hold
+            raise
         except BaseException as error:
             try:
                 tell(request.options.listener, _event_of(error, request.root))

@@ -161,10 +161,11 @@ def error_json(error: BaseException) -> dict[str, JsonValue]:
         message = "the message of this exception could not be read"
     value: dict[str, JsonValue] = {"type": type(error).__name__, "message": message}
     detail: dict[str, JsonValue] = {}
-    for name, member in vars(error).items():
-        if not str(name).startswith("_"):
-            with contextlib.suppress(NotCanonicalError):
-                detail[str(name)] = plain(encode(member))
+    with contextlib.suppress(Exception):  # a class of the tool's own may let nobody read its members
+        for name, member in vars(error).items():
+            if not str(name).startswith("_"):
+                with contextlib.suppress(NotCanonicalError):
+                    detail[str(name)] = plain(encode(member))
     if detail:
         value["detail"] = detail
     return value

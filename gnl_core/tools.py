@@ -128,7 +128,7 @@ class Tool:
                 "tool was not called",
                 tool=self.name,
             ) from error
-        if value is None or value in ("", ()):
+        if value is None or (isinstance(value, str | tuple) and not value):
             raise ToolArgumentsError(
                 f"the arguments of '{self.name}' do not name the work: idempotency_key made {value!r} of them; fill "
                 "the argument that names it",

@@ -388,16 +388,19 @@ def check_response(response: object) -> ModelResponse:
     """
     if not isinstance(response, ModelResponse):
         raise ValueError(f"the model answered {type(response).__name__}, must answer a ModelResponse")  # noqa: TRY004
-    texts: tuple[str, ...] = (response.model, response.provider)
+    members: tuple[object, object] = (response.parts, response.usage)
+    if not isinstance(members[0], tuple | list) or not isinstance(members[1], Usage):
+        raise ValueError("the answer's parts are no tuple, or its usage no Usage")  # noqa: TRY004
+    texts: list[object] = [response.model, response.provider]
     tokens = (response.usage.input_tokens, response.usage.output_tokens)
     if response.stop_reason not in get_args(StopReason):
         raise ValueError(f"unknown stop_reason {response.stop_reason!r}")
     for part in response.parts:
         match part:
             case TextPart(text) | ReasoningPart(text):
-                texts = (*texts, text)
+                texts.append(text)
             case ToolCallPart() if part.args is None or type(part.args) is dict:
-                texts = (*texts, part.name, part.raw_args, part.provider_id)
+                texts += [part.name, part.raw_args, part.provider_id]
             case _:
                 raise ValueError(f"{part!r:.200} is no part of an answer")
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in tokens):

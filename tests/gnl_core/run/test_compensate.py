@@ -25,6 +25,7 @@ from gnl_core.errors import (
     ChildRunError,
     CompensatedRunError,
     ForkRefusedError,
+    NotPerformedError,
     RunBusyError,
     RunNotFoundError,
     StoreUnavailableError,
@@ -40,7 +41,7 @@ TURNS = [[("charge", {"order": 1})], [("charge", {"order": 2}), ("charge", {"ord
 def charging(effects, *, broken=(), seen=None, **options):
     def undo(ctx: Context, order: int, output: dict):
         if order in broken:
-            raise ConnectionError(f"no refund of {order}")
+            raise NotPerformedError(f"no refund of {order}")
         if seen is not None:
             seen.append((order, output, ctx.run_id, ctx.tool_call_id, ctx.idempotency_key))
         effects.fire("refund", f"order-{order}")
@@ -94,7 +95,7 @@ async def test_it_stops_at_the_first_that_fails_and_goes_on_from_there(journal, 
     await finished(journal, [charging(effects)], turns)
     undone = await compensate_run(journal, "r", [charging(effects, broken={2})])
     assert told(undone) == [("s2p0", "undone"), ("s1p0", "failed"), ("s0p0", "not reached")]
-    assert undone[1].message == "ConnectionError: no refund of 2"
+    assert undone[1].message == "no refund of 2"
     assert effects.count("refund") == 1
     undone = await compensate_run(journal, "r", [charging(effects)])
     assert told(undone) == [("s2p0", "undone"), ("s1p0", "undone"), ("s0p0", "undone")]
@@ -335,3 +336,37 @@ async def test_a_compensate_that_takes_only_what_it_names(journal, effects):
     await finished(journal, [charge], [[("charge", {"order": 4, "note": "x"})], "Done."])
     assert told(await compensate_run(journal, "r", [charge])) == [("s0p0", "undone")]
     assert effects.count("refund", "order-4") == 1
+
+
+async def test_an_undoing_that_raised_may_have_acted_and_is_not_begun_again(journal, effects):
+    async def refund(order: int):
+        effects.fire("refund", f"order-{order}")
+        raise TimeoutError("the answer of the bank did not come")
+
+    @tool(compensate=refund)
+    async def charge(order: int) -> str:
+        """Charge."""
+        return "ok"
+
+    await finished(journal, [charge], [[("charge", {"order": 1})], "Done."])
+    for _ in range(3):
+        (left,) = await compensate_run(journal, "r", [charge])
+        assert (left.tool_call_id, left.status) == ("s0p0", "in doubt")
+        assert "TimeoutError: the answer of the bank did not come" in left.message
+    assert effects.count("refund") == 1
+    assert told(await compensate_run(journal, "r", [charge], settle={"r/s0p0": True})) == [("s0p0", "undone")]
+    assert effects.count("refund") == 1
+
+
+async def test_a_plain_undoing_that_finds_nothing_ends(journal):
+    def refund(order: int):
+        return next(one for one in [] if one == order)
+
+    @tool(compensate=refund)
+    async def charge(order: int) -> str:
+        """Charge."""
+        return "ok"
+
+    await finished(journal, [charge], [[("charge", {"order": 1})], "Done."])
+    async with asyncio.timeout(10):
+        assert told(await compensate_run(journal, "r", [charge])) == [("s0p0", "in doubt")]
