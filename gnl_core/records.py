@@ -54,10 +54,12 @@ class CallRecord:
         error: {'type', 'message', 'detail'} of what the body raised.
         certain: A failed call of which it is certain that nothing happened.
         cause: Why a call is in doubt: 'timeout', 'cancelled', 'not_recorded'.
-        ended: Whether the body of a call in doubt is known to have ended.
+        ended: Whether the own code of the body of a call in doubt is known to have ended; what it left behind in
+            threads has until the claim's time is over.
         question: {'kind', 'attempt', 'reason', 'at', 'prior'} of a suspended call.
         text: What the model reads of a denied or reflected call.
-        resolved: Our ids of other calls that this record answered.
+        resolved: Our ids of other calls that this record answered. Read and shown, and part of the format; this release
+            writes none.
         mirror_of: Encoded key of the record that this one is a shadow of.
         copied_from: Run id of a fork's source.
         settled_by: Who settled a doubt: 'recover', 'lookup', 'evidence', 'person'.

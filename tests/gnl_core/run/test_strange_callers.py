@@ -1,6 +1,8 @@
 """Models, listeners and exceptions of other people, which are not what they should be."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -58,6 +60,87 @@ async def test_an_answer_that_could_not_be_read_again_is_not_recorded(journal, e
     assert effects.count() == 0
     result = await run_durable(run_id="r", journal=journal, model=ScriptedModel(["well"]), tools=[pay])
     assert result.text == "well"
+
+
+def cyclic():
+    args = {}
+    args["self"] = args
+    return args
+
+
+def deep(levels):
+    args = {}
+    for _ in range(levels):
+        args = {"deeper": args}
+    return args
+
+
+@pytest.mark.parametrize("args", [cyclic(), deep(100_000), {"amount": 10**5_000}], ids=["cyclic", "deep", "long int"])
+async def test_arguments_that_no_text_can_hold_go_back_to_the_model(journal, effects, args):
+    @tool
+    def pay(amount: int = 0) -> str:
+        """Pay."""
+        return effects.fire("pay", "key")
+
+    answer = ModelResponse((ToolCallPart("", "pay", args),), stop_reason="tool_calls")
+    result = await run_durable(run_id="r", journal=journal, model=Answers(answer), tools=[pay], prompt="go")
+    assert (result.text, result.steps[0].calls[0].status) == ("done", "failed")
+    assert effects.count() == 0
+    again = await run_durable(run_id="r", journal=journal, model=Answers(None), tools=[pay])
+    assert again.messages == result.messages
+
+
+class Unreadable(Exception):
+    @property
+    def __dict__(self):
+        raise RuntimeError("no members")
+
+
+async def test_a_failure_whose_members_cannot_be_read_is_recorded_all_the_same(journal, effects):
+    @tool
+    def pay() -> str:
+        """Pay."""
+        effects.fire("pay", "key")
+        raise Unreadable("lost")
+
+    model = ScriptedModel([[("pay", {})], "done"])
+    result = await run_durable(run_id="r", journal=journal, model=model, tools=[pay], prompt="go")
+    (call,) = result.steps[0].calls
+    assert (call.status, call.error.type, str(call.error)) == ("failed", "Unreadable", "lost")
+
+
+ABANDONED = """
+import asyncio, gc
+from gnl_core import InMemoryStorage, run_durable
+from gnl_core.testing import ScriptedModel
+
+async def pay(key: str) -> str:
+    await asyncio.sleep(3600)
+
+journal = InMemoryStorage().runs
+loop = asyncio.new_event_loop()
+
+async def begin():
+    model = ScriptedModel([[("pay", {"key": "a"})], "done"])
+    asyncio.ensure_future(run_durable(run_id="r", journal=journal, model=model, tools=[pay], prompt="go"))
+    await asyncio.sleep(0.1)
+
+loop.run_until_complete(begin())
+loop.close()
+del loop
+
+async def other():
+    gc.collect()
+    await asyncio.sleep(0)
+
+asyncio.run(other())
+print("the next loop ended")
+"""
+
+
+def test_a_drive_whose_loop_was_closed_under_it_holds_up_no_other_loop():
+    done = subprocess.run([sys.executable, "-c", ABANDONED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "the next loop ended\n", done.stderr
 
 
 class TextDetail(Exception):
