@@ -25,7 +25,7 @@ from gnl_core.errors import (
     GnlError,
     RunFencedError,
 )
-from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused
+from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
 from gnl_core.journal.send import BEGIN_TRIES, RECORD_TRIES, send
 from gnl_core.limits import Spent
 from gnl_core.options import Options
@@ -104,6 +104,7 @@ class Request:
         self._bodies: set[Body] = set()
         self._acts_until = 0.0
         self._records: dict[Key, tuple[int, CallRecord]] = {}
+        self._unsure: dict[int, tuple[Op, ...]] = {}  # what was put off, by the tags of batches of unknown outcome
         self._standing: tuple[Op, ...] = ()
         self._beginning: tuple[Op, ...] = ()
         if fence is not None:
@@ -204,12 +205,20 @@ class Request:
             put_off = tuple(pending)
             pending.clear()
         guard = self._beginning if begins else self._standing
-        batch = (*guard, *put_off, *ops)
-        written = False
+        written, cancelled = False, None
         try:
-            outcome, cancelled = await send(
-                self.journal, batch, run_id=self.root, tries=RECORD_TRIES if terminal else BEGIN_TRIES
-            )
+            while True:
+                batch, tag = (*guard, *put_off, *ops), new_batch()
+                if put_off:
+                    self._unsure[tag] = put_off
+                tries = RECORD_TRIES if terminal else BEGIN_TRIES
+                outcome, stopped = await send(self.journal, batch, run_id=self.root, tries=tries, tag=tag)
+                self._unsure.pop(tag, None)  # it stays where the outcome is not known
+                cancelled = stopped or cancelled
+                stands = self._ours(outcome, len(guard), len(put_off))
+                if not stands:
+                    break
+                put_off = tuple(op for op in put_off if op.key not in stands)
             written = isinstance(outcome, Applied)
         finally:
             if put_off and pending is not None and not written:
@@ -231,6 +240,27 @@ class Request:
         if outcome.op < len(guard) + len(put_off):
             raise self.fenced_error()
         return Refused(outcome.op - len(guard) - len(put_off), outcome.found, outcome.now)
+
+    def _ours(self, outcome: Applied | Refused, start: int, count: int) -> frozenset[Key]:
+        """Return the keys that a batch of unknown outcome wrote after all, if what refused this one is its row."""
+        found = outcome.found if isinstance(outcome, Refused) and start <= outcome.op < start + count else None
+        return self._take_in(found) if found is not None and found.batch in self._unsure else frozenset()
+
+    def _take_in(self, found: Entry) -> frozenset[Key]:
+        ops = self._unsure.pop(found.batch)
+        self._note(ops, Applied(found.version, found.updated_at))
+        return frozenset(op.key for op in ops)
+
+    async def recalls(self, key: Key) -> bool:
+        """Whether a row that was put off stands, although the batch that wrote it seemed to fail; it is taken in.
+
+        Raises:
+            JournalError: The store cannot be read.
+        """
+        if not any(op.key == key for ops in self._unsure.values() for op in ops):
+            return False
+        found = (await self.journal.get_many([key])).entries[0]
+        return found is not None and found.batch in self._unsure and key in self._take_in(found)
 
     async def write_apart(self, ops: Sequence[Op]) -> None:
         """Write one batch without the fence, as often as the record of an effect; from whatever event loop.
@@ -257,7 +287,7 @@ class Request:
                 continue
             key = op.key
             match key[3] if key[0] == "run" and len(key) > 3 else "":
-                case "tool" | "args" | "nudge" | "body" | "cfg" if not hasattr(op, "by"):
+                case "tool" | "args" | "nudge" | "body" | "cfg" | "model" | "msg" | "claim" if not hasattr(op, "by"):
                     before = self.rows.get(key)
                     value: JsonValue = getattr(op, "value", None)
                     self.rows[key] = Entry(

@@ -26,7 +26,7 @@ LONGEST_PAUSE = 1.0
 
 
 async def send(
-    journal: Journal, ops: Sequence[Op], *, run_id: str, tries: int = BEGIN_TRIES
+    journal: Journal, ops: Sequence[Op], *, run_id: str, tries: int = BEGIN_TRIES, tag: int | None = None
 ) -> tuple[Applied | Refused, asyncio.CancelledError | None]:
     """Send a batch until its outcome is known; a cancellation that came meanwhile is returned with it.
 
@@ -37,13 +37,14 @@ async def send(
         ops: Operations of the batch.
         run_id: The run whose batch it is, for messages.
         tries: How often it is sent at most, at least 1.
+        tag: Its tag, for a caller who looks for its rows later; a new one without.
 
     Raises:
         NotCanonicalError: A value of it cannot be stored; nothing was written.
         JournalError: The store did not take it.
         asyncio.CancelledError: The caller was cancelled and the outcome is not known.
     """
-    batch, cancelled = new_batch(), None
+    batch, cancelled = new_batch() if tag is None else tag, None
     for attempt in range(1, tries + 1):
         try:
             return await journal.apply(ops, batch=batch), cancelled
