@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from gnl_core import keys
@@ -20,7 +19,6 @@ from gnl_core.journal.port import Create, JsonValue, Key, Op, Put, Refused, Repl
 from gnl_core.journal.values import to_text
 from gnl_core.model.messages import (
     Message,
-    ModelEvent,
     ModelRequest,
     ModelResponse,
     ModelSettings,
@@ -33,6 +31,7 @@ from gnl_core.model.messages import (
     message_to_json,
 )
 from gnl_core.model.port import ChatModel
+from gnl_core.model.streams import opened
 from gnl_core.owner import is_dead, read_owner
 from gnl_core.records import FORMAT, StepRecord, read_step
 from gnl_core.request import Request
@@ -108,14 +107,18 @@ def with_our_ids(response: ModelResponse, step: int) -> ModelResponse:
 def _our_call(part: ToolCallPart, call: str) -> ToolCallPart:
     args, raw = part.args, part.raw_args
     if args and not _is_json(args):
-        args, raw = None, json.dumps(args, default=lambda value: f"<{type(value).__name__}>", skipkeys=True)
+        try:
+            raw = json.dumps(args, default=lambda value: f"<{type(value).__name__}>", skipkeys=True)
+        except (ValueError, TypeError, RecursionError):  # a cycle, too deep, a number too long to be written
+            raw = "(arguments that cannot be written as text)"
+        args = None
     return ToolCallPart(call, part.name, args, raw, part.provider_id)
 
 
 def _is_json(value: object) -> bool:
     try:
         to_text(("response",), value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
 
@@ -241,16 +244,19 @@ class ModelStep:
         key = keys.model_claim(self.request.root, self.part, step)
         value: JsonValue = {"f": FORMAT, "owner": self.request.owner.to_json()}
         known = self.request.rows.get(key)
-        op: Op = Create(key, value)
-        if known is not None:
-            owner = read_owner(known.value.get("owner")) if isinstance(known.value, dict) else None
-            left = known.updated_at + _CLAIM_TTL_MS - self.request.now
-            if left > 0 and owner is not None and owner.id != self.request.owner.id and not is_dead(owner):
-                raise self._busy(step, left)
-            op = Replace(key, known.version, value)
-        outcome = await self.request.write((op,), pending=self.pending, begins=True)
-        if isinstance(outcome, Refused):
-            raise self._busy(step, _CLAIM_TTL_MS)
+        for _ in range(2):
+            op: Op = Create(key, value)
+            if known is not None:
+                owner = read_owner(known.value.get("owner")) if isinstance(known.value, dict) else None
+                left = known.updated_at + _CLAIM_TTL_MS - self.request.now
+                if left > 0 and owner is not None and owner.id != self.request.owner.id and not is_dead(owner):
+                    raise self._busy(step, left)
+                op = Replace(key, known.version, value)
+            outcome = await self.request.write((op,), pending=self.pending, begins=True)
+            if not isinstance(outcome, Refused):
+                return
+            known = outcome.found  # one of our own, where the store did not say that it was written
+        raise self._busy(step, _CLAIM_TTL_MS)
 
     def _busy(self, step: int, left_ms: int) -> RunBusyError:
         seconds = max(1, -(-left_ms // 1000))
@@ -269,17 +275,6 @@ class ModelStep:
 
 
 _CLAIM_TTL_MS = 30_000
-
-
-@asynccontextmanager
-async def opened(events: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIterator[ModelEvent]]:
-    """Close a model's stream on every way out; the port asks for an iterator only, which may have nothing to close."""
-    try:
-        yield events
-    finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 from gnl_core.errors import ModelError, ModelResponseError, ModelSpecError, ModelUnavailableError
 from gnl_core.model.messages import ModelEvent, ModelRequest, ModelResponse, ResponseDone
 from gnl_core.model.port import ChatModel
 from gnl_core.model.router import resolve_model
+from gnl_core.model.streams import opened
 
 
 class FallbackModel:
@@ -93,7 +93,7 @@ class FallbackModel:
         """
         failed: list[tuple[str, ModelError]] = []
         for name, model in self._in_turn():
-            async with _opened(model, request) as events:
+            async with opened(model.stream(request)) as events:
                 try:
                     event = await anext(events, None)
                     if event is None:
@@ -140,15 +140,3 @@ class FallbackModel:
             retry_after=min(waits, default=None),
             candidates={name: error.code for name, error in failed},
         )
-
-
-@asynccontextmanager
-async def _opened(model: ChatModel, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
-    """Close the stream on every way out; the port asks for an iterator only, which may have nothing to close."""
-    events = model.stream(request)
-    try:
-        yield events
-    finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
