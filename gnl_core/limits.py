@@ -134,11 +134,6 @@ class RunLimits:
             }
         return value
 
-    def loops(self, history: Sequence[tuple[str, str]], tool: str, digest: str) -> bool:
-        """Whether a call would repeat itself more often in a row than it may; arguments as of `loop_count`."""
-        loop = self.loop_detection
-        return loop is not None and loop_count(history, tool, digest) >= loop.max_repeats
-
 
 def read_limits(value: Any) -> RunLimits:
     """Return the limits of their JSON form; they come from disk, and nothing is trusted.
@@ -187,23 +182,6 @@ class Timeouts:
                 f"Timeouts.claim_ttl is {self.claim_ttl} s, must be above Timeouts.tool ({self.tool} s): a body that "
                 "still runs would be taken for dead"
             )
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Return the timeouts that are set."""
-        pairs = {"model_step": self.model_step, "tool": self.tool, "claim_ttl": self.claim_ttl}
-        return {name: value for name, value in pairs.items() if value is not None}
-
-
-def read_timeouts(value: Any) -> Timeouts:
-    """Return the timeouts of their JSON form; they come from disk, and nothing is trusted.
-
-    Raises:
-        ValueError: The value holds no timeouts; the text says what is wrong.
-    """
-    try:
-        return Timeouts(**value)
-    except (TypeError, ConfigError) as error:
-        raise ValueError(f"not the timeouts of a run: {error}") from None
 
 
 # What was used -----------------------------------------------------------------------------------------------------
