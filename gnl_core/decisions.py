@@ -67,7 +67,7 @@ def question_of(
         and not may_still_run(record, entry, now)
     ):
         kind, at, prior = "in_doubt", record.started_at or entry.updated_at, None
-        reason = "It was begun and its time is over without a word of its end; it may have happened already. Run it once more?"
+        reason = "It was begun, and its time is over without a word; it may have happened already. Run it once more?"
     else:
         return None
     return Interrupt(
