@@ -57,8 +57,11 @@ async def send(
         except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:
             # The same tag again is safe: rows that this batch wrote already count as written.
             if attempt == tries:
-                raise
+                raise (cancelled or error) from None
             pause = min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
             logger.warning("the store did not take a batch of run %s (%s); again in %.2f s", run_id, error, pause)
-            await asyncio.sleep(pause)
+            try:
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError as stop:  # what is to be recorded may have happened: it is sent all the same
+                cancelled = stop
     raise AssertionError("unreachable")
