@@ -20,7 +20,7 @@ _MARKS = {"ok": "ok   ", "note": "note ", "waits": "WAITS", "fault": "FAULT"}
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, /, db: Path, as_json: bool) -> None:
-    """Look at a journal: the file, each row, each run. It reads everything once and changes nothing.
+    """Look at a journal: the file, each row, each run. It reads all of it, page by page, and changes nothing.
 
     Exit status: 0 nothing to do; 1 something is wrong, or waits for a person; 2 the file is no journal.
     """
