@@ -167,7 +167,10 @@ async def _waiting_roots(journal: Journal) -> AsyncIterator[str]:
 
 async def _unanswered(journal: Journal, rows: Mapping[Key, Entry], root: str, now: int) -> list[Interrupt]:
     found: list[Interrupt] = []
+    halted = keys.halt(root) in rows  # nothing begins in it any more; what is in doubt can still be settled
     for interrupt, answer in questions_in(rows, root, now):
+        if halted and interrupt.kind != "in_doubt":
+            continue
         expired = answer is not None and answer.approved and answer.expires_at is not None and answer.expires_at <= now
         if answer is None or expired:
             found.append(interrupt)

@@ -83,11 +83,12 @@ async def run_durable(
         system: System prompt; of a run that goes on, None keeps the one it began with.
         settings: How to generate.
         approvals: Answers by question ('<run>/<call>/<kind>/<attempt>') or by call id: True, False, or an `Approval`.
-        guard: Policy that sees each call before it runs.
+        guard: Policy that sees each call before it runs: a function of a `GuardCall` (tool_name, args, tool_call_id,
+            run_id, tainted) that returns `Allow()`, `Deny(reason)` or `RequireApproval(reason)`; sync or async.
         limits: Budgets, loops, taint; frozen at the first start, and a value given later wins.
         timeouts: Bounds in seconds.
         max_steps: Most model steps, at least 1.
-        stop_when: Looks at the steps so far and ends the run.
+        stop_when: A function of the `Step`s so far that says whether the run ends here; sync or async.
         replay: 'lenient' warns where a recorded request differs from the present one, 'strict' raises.
         replay_disclosure: 'envelope' lists replayed calls on the result; 'explain' also tells the model, once.
         exclusive_model_step: Claim each live model step.

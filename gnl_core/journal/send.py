@@ -56,7 +56,7 @@ async def send(
             raise NotCanonicalError(f"nothing was written of run {run_id}: {error}", run_id=run_id) from error
         except (StoreUnavailableError, StoreUnknownError, StoreBusyError) as error:
             # The same tag again is safe: rows that this batch wrote already count as written.
-            if attempt == tries:
+            if attempt == tries or error.detail.get("closed"):
                 raise (cancelled or error) from None
             pause = min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE) * (0.75 + random.random() / 2)  # noqa: S311 - jitter
             logger.warning("the store did not take a batch of run %s (%s); again in %.2f s", run_id, error, pause)

@@ -81,7 +81,7 @@ class Worker(Generic[_RowsT]):
     def check_open(self) -> None:
         """Raise `StoreUnavailableError` if the store is closed."""
         if self._closed:
-            raise StoreUnavailableError(f"the store {self._target.database} is closed; open it anew")
+            raise StoreUnavailableError(f"the store {self._target.database} is closed; open it anew", closed=True)
 
     def stop(self) -> threading.Thread | None:
         """Let the thread end after what is queued. Returns it, None where none was started."""

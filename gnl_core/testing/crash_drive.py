@@ -131,6 +131,8 @@ async def drive(
             try:
                 questions: Sequence[Interrupt] = getattr(await scenario(journal, effects), "interrupts", ())
                 error = ""
+                # A scenario may keep its result, or what it caught, to itself: the run itself says whether it waits.
+                questions = questions or await _waiting(storage.runs)
                 if not questions:
                     state = "completed"
                     break
@@ -199,6 +201,15 @@ async def _answer(policy: Policy, questions: Sequence[Interrupt], journal: Journ
             )
         answered += 1
     return answered
+
+
+async def _waiting(journal: Journal) -> list[Interrupt]:
+    """Return the open questions of runs that wait for a person."""
+    from gnl_core import list_interrupts, list_runs  # noqa: PLC0415 - the runtime is loaded when it is used
+
+    suspended = {run.run_id for run in (await list_runs(journal, status="suspended")).runs}
+    found = await list_interrupts(journal)
+    return [question for question in found if keys.split_run_id(question.run_id)[0] in suspended]
 
 
 async def _unlisted(questions: Sequence[Interrupt], journal: Journal) -> str:

@@ -1,6 +1,7 @@
 """The agents that get killed. Each starts its run or resumes it; `effects` lies in the run's folder."""
 
 import asyncio
+import contextlib
 import resource
 import signal
 
@@ -15,7 +16,7 @@ from gnl_core import (
     tool,
     with_idempotency,
 )
-from gnl_core.errors import ModelUnavailableError, NotPerformedError
+from gnl_core.errors import DoubtError, ModelUnavailableError, NotPerformedError
 from gnl_core.journal import Put, get, new_batch
 from gnl_core.lock import Heartbeat
 from gnl_core.testing.faulty import FaultyJournal, die
@@ -76,6 +77,12 @@ async def parallel(journal, effects):
 
 async def approval(journal, effects):
     return await drive_run(journal, [[("charge", {"amount": 10})], "Done."], [charge(effects, confirm=True)])
+
+
+async def quiet(journal, effects):
+    """Keeps to itself what came of it: the journal alone says that it waits."""
+    with contextlib.suppress(DoubtError):
+        await drive_run(journal, [[("charge", {"amount": 1})], "done"], [charge(effects, confirm=True)])
 
 
 async def half_gated(journal, effects):

@@ -7,6 +7,7 @@ SIDE_EFFECTS = {
     "two_steps": {"charge order-1/s0p0": 1, "ship order-1/s1p0": 1},
     "parallel": {"charge order-1/s0p0": 1, "ship order-1/s0p1": 1, "charge order-1/s0p2": 1},
     "approval": {"charge order-1/s0p0": 1},
+    "quiet": {"charge order-1/s0p0": 1},
     "half_gated": {"ship order-1/s0p0": 1, "charge order-1/s0p1": 1},
     "streamed": {"charge order-1/s0p0": 1},
     "recover": {"charge order-1/s0p0": 1},

@@ -97,6 +97,15 @@ async def test_l71_a_run_that_is_over_stays_as_it_ended(journal, rows, effects):
     assert (await drive(journal, [charge])).messages == done.messages
 
 
+async def test_a_canceled_run_asks_nothing_that_would_begin(journal, effects):
+    await drive(journal, [charging(effects, confirm=True)])
+    assert [one.question for one in await list_interrupts(journal)] == ["r/s0p0/confirm/0"]
+    await cancel_run(journal, "r")
+    assert await list_interrupts(journal) == []
+    assert await list_interrupts(journal, "r") == []
+    assert effects.count() == 0
+
+
 async def test_a_failed_run_can_be_canceled_and_forked_afterwards(journal, rows, effects):
     charge = charging(effects)
     with pytest.raises(Exception, match="down") as failed:
