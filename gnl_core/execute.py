@@ -27,7 +27,7 @@ from gnl_core.errors import (
 )
 from gnl_core.events import tell
 from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace
-from gnl_core.records import CallRecord
+from gnl_core.records import FORMAT, CallRecord
 from gnl_core.request import Body, Request
 from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
 from gnl_core.verdicts import Call, Ended
@@ -345,7 +345,7 @@ class Executor:
         """Keep what a body came to whose call is another worker's by now: it may settle the doubt."""
         if claim.entry is None:
             return
-        value: dict[str, JsonValue] = {"f": 1, "ok": isinstance(ending, Returned), "tool": call.tool.name}
+        value: dict[str, JsonValue] = {"f": FORMAT, "ok": isinstance(ending, Returned), "tool": call.tool.name}
         blob: bytes | None = None
         if isinstance(ending, Returned):
             record, blob = succeeded(claim.record, ending.value, started_at=claim.at)

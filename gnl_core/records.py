@@ -153,7 +153,7 @@ def read_call(entry: Entry) -> CallRecord:
         StoreCorruptError: The row holds no call record.
         JournalFormatError: It was written by a newer release.
     """
-    value = _stamped(entry)
+    value = stamped(entry)
     try:
         args = value["args"]
         if not isinstance(args, dict) or value["status"] not in _STATUSES:
@@ -232,7 +232,7 @@ def read_step(entry: Entry) -> StepRecord:
         StoreCorruptError: The row holds no step record.
         JournalFormatError: It was written by a newer release.
     """
-    value = _stamped(entry)
+    value = stamped(entry)
     try:
         mode = value["entry"]
         if mode not in ("generate", "stream"):
@@ -265,10 +265,6 @@ def stamped(entry: Entry) -> dict[str, Any]:
         StoreCorruptError: The row holds no object with a format number.
         JournalFormatError: It was written by a newer release.
     """
-    return _stamped(entry)
-
-
-def _stamped(entry: Entry) -> dict[str, Any]:
     value = entry.value
     number = value.get("f") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(number, int) or isinstance(number, bool) or number < 1:

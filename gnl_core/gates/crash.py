@@ -12,9 +12,7 @@ from gnl_core.gates.policy import ask_guard
 from gnl_core.owner import read_owner
 from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Replay, State, Verdict, Wait
 
-_DENIED = (
-    "A person decided that this call is not run again. Whether its first attempt took effect is not known."  # no claim
-)
+_DENIED = "A person decided that this call is not run again. Whether its first attempt took effect is not known."
 
 
 class Crash:

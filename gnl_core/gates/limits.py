@@ -10,6 +10,7 @@ from gnl_core.errors import GnlError, ToolLoopDetectedError
 from gnl_core.incidents import Incident
 from gnl_core.journal.port import Create
 from gnl_core.limits import loop_count
+from gnl_core.records import FORMAT
 from gnl_core.verdicts import PROCEED, Block, CallContext, Reflect, State, Verdict
 
 
@@ -42,7 +43,7 @@ class Limits:
             message = f"{call.tool.name} was called {count} times in a row with the same arguments"
             return Reflect(
                 f"This call did not run: {message}. Its last result stands above; go on from it.",
-                Create(nudge, {"f": 1, "call": call.id}),
+                Create(nudge, {"f": FORMAT, "call": call.id}),
                 (Incident.of(call, "limit-guard", "loop-reflect", message, ctx.now),),
             )
         return self._block(
