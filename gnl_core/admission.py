@@ -12,6 +12,7 @@ from typing import Any
 
 from gnl_core import keys
 from gnl_core.decisions import load_rows
+from gnl_core.duplicates import finder_of
 from gnl_core.errors import (
     ChildRunError,
     CompensatedRunError,
@@ -22,6 +23,7 @@ from gnl_core.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
+from gnl_core.findings import Inactive
 from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, new_batch
 from gnl_core.limits import read_limits
@@ -53,6 +55,7 @@ class Asked:
         approvals: Answers passed along.
         explicit_limits: Whether the options' limits were given, and not left to what was frozen.
         lock_ttl: Seconds.
+        warnings: What the caller should read.
     """
 
     run_id: str
@@ -65,6 +68,7 @@ class Asked:
     options: Options
     explicit_limits: bool
     lock_ttl: float
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -115,7 +119,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     root, journal = asked.run_id, asked.journal
     check_rows(rows, root)
     known = rows.get(keys.input_of(root))
-    warnings: list[str] = []
+    warnings = list(asked.warnings)
     if known is None:
         frozen, messages, system, options = _begin(asked, own_loop=own_loop)
     else:
@@ -259,9 +263,13 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
                 differs=["messages"],
             )
         warnings.append(message + "; it goes on with those it began with")
+    chosen = asked.options.limits if asked.explicit_limits else limits
+    finder = finder_of(chosen.duplicates)
+    if isinstance(finder, Inactive):
+        warnings += finder.check()
     options = replace(
         asked.options,
-        limits=asked.options.limits if asked.explicit_limits else limits,
+        limits=chosen,
         thread_id=texts["thread"],
         resource_id=texts["resource"],
         channel=texts["channel"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Entry, JsonValue
@@ -16,6 +16,9 @@ from gnl_core.records import FORMAT, QuestionKind
 
 MISSING: Any = object()
 """Stands for 'no output given', since None is an output."""
+
+Relation = Literal["different_work", "deliberate_repeat"]
+"""What a person knows of a call that they let run although it looked like earlier work."""
 
 _MAX_TIME = 2**63 - 1
 
@@ -84,9 +87,10 @@ class Approval:
         reason: Why; the model reads it when the answer is no.
         expires_at: Milliseconds since the epoch after which the answer no longer lets a call run.
         output: For a call in doubt that is not to run again: what it is known to have come to.
+        relation: For a call that was shown beside earlier work: whether it is other work, or a repeat on purpose.
 
     Raises:
-        ConfigError: `args_digest`, `actor`, `reason` or `expires_at` is of another type, or no time.
+        ConfigError: `args_digest`, `actor`, `reason`, `expires_at` or `relation` is of another type, or no time.
     """
 
     approved: bool
@@ -95,6 +99,7 @@ class Approval:
     reason: str | None = None
     expires_at: int | None = None
     output: Any = MISSING
+    relation: Relation | None = None
 
     def __post_init__(self) -> None:
         # What is recorded must be read again: an answer that cannot be is none, and a person's no would be lost.
@@ -102,6 +107,10 @@ class Approval:
             value = getattr(self, name)
             if not isinstance(value, str | None):
                 raise ConfigError(f"{name} of an answer is {value!r}, must be a str or None")
+        if self.relation not in (None, *get_args(Relation)):
+            raise ConfigError(
+                f"relation of an answer is {self.relation!r}, must be 'different_work', 'deliberate_repeat' or None"
+            )
         value = self.expires_at
         if value is not None and (type(value) is not int or not 0 <= value <= _MAX_TIME):
             shown = "too large" if type(value) is int and value > _MAX_TIME else repr(value)
@@ -122,6 +131,7 @@ class Answer:
     expires_at: int | None = None
     output: JsonValue = None
     has_output: bool = False
+    relation: Relation | None = None
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the record's JSON form."""
@@ -142,6 +152,8 @@ class Answer:
         if self.has_output:
             value["output"] = self.output
             value["has_output"] = True
+        if self.relation is not None:
+            value["relation"] = self.relation
         return value
 
 
@@ -151,6 +163,7 @@ def read_answer(entry: Entry | None) -> Answer | None:
     if not isinstance(value, dict) or value.get("f") != FORMAT or not isinstance(value.get("approved"), bool):
         return None
     kind, attempt, digest, at = value.get("kind"), value.get("attempt"), value.get("args_digest"), value.get("at")
+    relation = value.get("relation")
     actor, reason, expires_at = value.get("actor"), value.get("reason"), value.get("expires_at")
     if (
         not isinstance(kind, str)
@@ -173,4 +186,5 @@ def read_answer(entry: Entry | None) -> Answer | None:
         expires_at=expires_at,
         output=value.get("output"),
         has_output=value.get("has_output") is True,
+        relation=cast("Relation", relation) if relation in get_args(Relation) else None,
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Unpack
 
 from gnl_core import keys
@@ -25,6 +26,7 @@ from gnl_core.call import Caller
 from gnl_core.closing import close
 from gnl_core.codec import decode
 from gnl_core.drift import check_drift
+from gnl_core.duplicates import check_duplicates
 from gnl_core.errors import ApprovalRequiredError, ConfigError, IdInvalidError, JournalGapError, ToolError
 from gnl_core.journal.port import Journal, JsonValue, Op
 from gnl_core.lock import Heartbeat
@@ -240,13 +242,26 @@ def _copy(transcript: Transcript) -> Transcript:
 # Tools -------------------------------------------------------------------------------------------------------------
 
 
-def durable_tools(tools: Sequence[Any] | Mapping[str, Any], ctx: DurableContext) -> dict[str, DurableTool]:
+def durable_tools(
+    tools: Sequence[Any] | Mapping[str, Any], ctx: DurableContext, *, approvals: bool = True
+) -> dict[str, DurableTool]:
     """Return tools by name whose calls are claimed, asked about and recorded under a run.
+
+    Args:
+        tools: As for `run_durable`.
+        ctx: The run.
+        approvals: Whether your loop shows a person the questions of `ApprovalRequiredError`. False: nobody is asked,
+            so that repeated side effects are blocked, and `side_effect_duplicates='suspend'` is refused.
 
     Raises:
         ToolDeclarationError: As for `run_durable`.
+        ConfigError: The run's limits ask a person, and nobody can be asked.
     """
     checked = check_tools(tools)
+    request = ctx._request
+    request.options = replace(request.options, asks=approvals)
+    for warning in check_duplicates(request.options.limits.duplicates, checked, asks=approvals):
+        request.warn(warning)
     caller = Caller(ctx._request, part=keys.ROOT, tools=checked, pending=ctx._pending)
     return {name: DurableTool(tool, caller, ctx) for name, tool in checked.items()}
 

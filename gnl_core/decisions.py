@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, cast
 
 from gnl_core import keys
-from gnl_core.approvals import MISSING, Answer, Approval, Interrupt, read_answer
+from gnl_core.approvals import MISSING, Answer, Approval, Interrupt, Relation, read_answer
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
 from gnl_core.errors import (
@@ -211,6 +211,7 @@ async def decide(
     reason: str | None = None,
     expires_at: int | None = None,
     output: Any = MISSING,
+    relation: Relation | None = None,
 ) -> Answer:
     """Record a person's answer to an open question; the run's next drive carries it out.
 
@@ -225,13 +226,16 @@ async def decide(
         expires_at: Milliseconds since the epoch after which a yes no longer lets the call run.
         output: For a call in doubt that is not to run again: what it is known to have come to. The call is then
             recorded as succeeded with it.
+        relation: For a yes to a call that is shown beside earlier work (`Interrupt.prior`): 'different_work' or
+            'deliberate_repeat'. It labels the pair and changes nothing else.
 
     Raises:
         UnknownQuestionError: No such question is open; the message lists those of its run.
         AlreadyDecidedError: It has another answer.
         NotCanonicalError: `output` cannot be stored.
-        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; no `actor` for a
-            run that has one; or a member of another type.
+        ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; `relation` beside
+            a no, or for a question that shows no earlier work; no `actor` for a run that has one; or a member of
+            another type.
     """
     if type(approved) is not bool:
         raise ConfigError(f"approved is {approved!r}, must be True or False", question=question)
@@ -258,7 +262,9 @@ async def decide(
                 raise already_decided(question, stored)
             raise await _unknown(journal, question, root)
         check_actor(actor, read.entries[1], question)
-        approval = Approval(approved=approved, actor=actor, reason=reason, expires_at=expires_at, output=output)
+        approval = Approval(
+            approved=approved, actor=actor, reason=reason, expires_at=expires_at, output=output, relation=relation
+        )
         answer = answer_of(interrupt, approval, read.now)
         ops = answer_ops(root, part, interrupt, answer, call=entry, row=read.entries[0], now=read.now)
         if not ops:
@@ -288,7 +294,8 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
     """Return the answer that a person gives to a question.
 
     Raises:
-        ConfigError: An output beside an approval, or for a question that is not about a call in doubt.
+        ConfigError: An output beside an approval, or for a question that is not about a call in doubt; a relation
+            beside a no, or for a question that shows no earlier work.
         NotCanonicalError: The output cannot be stored.
     """
     has_output = approval.output is not MISSING
@@ -296,6 +303,11 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
         raise ConfigError(
             "an output says what a call in doubt is known to have come to: pass it with approved=False to a question "
             f"of kind 'in_doubt', not to {interrupt.question!r}"
+        )
+    if approval.relation is not None and (not approval.approved or interrupt.prior is None):
+        raise ConfigError(
+            "a relation says what a call that runs after all has to do with the earlier work it was shown beside: pass "
+            f"it with approved=True to a question that shows some, not to {interrupt.question!r}"
         )
     if approval.args_digest is not None and approval.args_digest != interrupt.args_digest:
         raise UnknownQuestionError(
@@ -314,6 +326,7 @@ def answer_of(interrupt: Interrupt, approval: Approval, now: int) -> Answer:
         expires_at=approval.expires_at,
         output=encode(approval.output) if has_output else None,
         has_output=has_output,
+        relation=approval.relation,
     )
 
 
@@ -333,6 +346,8 @@ def answer_ops(
     expired = stored is not None and stored.approved and stored.expires_at is not None and stored.expires_at <= now
     if stored is None or expired or stored.args_digest != interrupt.args_digest:
         return (unchanged, Replace(key, row.version, answer.to_json()))
+    if stored.approved and answer.approved and answer.relation not in (None, stored.relation):
+        return (unchanged, Replace(key, row.version, answer.to_json()))  # a label, and the same decision
     if stored.approved == answer.approved and stored.has_output == answer.has_output and stored.output == answer.output:
         return ()
     if stored.approved and not answer.approved:

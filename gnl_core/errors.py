@@ -28,6 +28,7 @@
     │       ├── RunLimitExceededError    tokens, cost or calls
     │       ├── ToolLoopDetectedError    one call repeated
     │       ├── TaintedSideEffectError   a side effect after untrusted content
+    │       ├── DuplicateSideEffectError a side effect that was done before
     │       └── RetryLimitExceededError  a call began as often as it may
     ├── DoubtError                       an effect may have happened
     │   ├── SideEffectRetryBlockedError  a call began and nobody knows how it ended
@@ -291,6 +292,12 @@ class TaintedSideEffectError(LimitError):
     """A side effect was about to run after untrusted content had entered the run."""
 
     code = "tainted_side_effect"
+
+
+class DuplicateSideEffectError(LimitError):
+    """A side effect with the arguments of an earlier one; `detail` names both calls."""
+
+    code = "duplicate_side_effect"
 
 
 class RetryLimitExceededError(LimitError):

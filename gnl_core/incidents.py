@@ -79,18 +79,21 @@ class Incident:
         }
 
 
-def incident_op(root: str, part: str, call: str, incident: Incident) -> Create:
-    """Return the operation that records an incident, once.
+def incident_ops(root: str, part: str, call: str, incident: Incident) -> tuple[Create, Create]:
+    """Return the operations that record an incident, once, and find it by its time.
 
     Args:
         root: Id of the root run.
         part: Part of the request, `keys.ROOT` for the root run.
         call: Our id of the call; '' where it is about the run.
-        incident: What to record; who and when are told by the row itself.
+        incident: What to record; who and when are told by the row itself, `at` by its place among the others.
     """
     value: dict[str, JsonValue] = {"f": FORMAT, "message": incident.message, "detail": dict(incident.detail)}
     key = keys.incident(root, part, call or _NO_CALL, incident.source, incident.action)
-    return Create(key, value, if_present="keep")
+    return (
+        Create(key, value, if_present="keep"),
+        Create(keys.incident_index(incident.at, key), {}, if_present="keep"),
+    )
 
 
 async def read_incidents(journal: Journal, run_id: str | None = None) -> list[Incident]:

@@ -11,6 +11,8 @@ run/<root>/req/lock                          who drives the request; its version
 run/<root>/req/beat                          last sign of life of the driver
 run/<root>/req/halt                          nothing new starts: it was canceled, or its effects are being undone
 run/<root>/req/taint                         the first untrusted content that entered it
+run/<root>/req/semantic                      counters: guarded calls, embeddings, calls of the judge
+run/<root>/req/slot/<n>                      one call of the judge that the request has paid for
 run/<root>/<part>/head                       status, times, who and what: the run as lists show it; its outcome
 run/<root>/<part>/input                      the frozen request
 run/<root>/<part>/model/<step>               one model step: response, and request as a splice on the step before
@@ -19,6 +21,7 @@ run/<root>/<part>/body/<hash>                tools, settings or system prompt of
 run/<root>/<part>/tool/<step>/<position>     one tool call
 run/<root>/<part>/args/<tool>/<hash>         the same, keyed by its arguments within the run
 run/<root>/<part>/answer/<call>/<kind>/<n>   a person's answer to the question that attempt n asked
+run/<root>/<part>/question/<call>/<kind>/<n>  the earlier work that a question shows beside the call
 run/<root>/<part>/evidence/<call>/<n>        what a body returned after its call had been given up
 run/<root>/<part>/nudge/<tool>/<source>/<hash>  the model was asked once to reconsider
 run/<root>/<part>/incident/<call>/<source>/<action>  something that an operator may want to read
@@ -27,9 +30,18 @@ run/<root>/<part>/claim/<step>               exclusive claim on one model step
 run/<root>/<part>/cfg/model                  which candidate of a fallback chain won
 xrun/args/<tool>/<hash>                      a tool call keyed by its arguments across runs
 xthr/<thread>/args/<tool>/<hash>             the same within one conversation
+<scope> = xthr/<thread>
+<scope>/dup/<tool>/<hash>                    a side effect with these arguments is under way, or was done
+<scope>/sem/<tool>/<hash>                    what it was, as a sentence with its vector
+<scope>/semfold/<tool>/<fold>/<hash>         the same, by the fold of its identity
+<scope>/semgen/<tool>                        counter: grows with each such record
+<scope>/semtomb/<tool>/<new>/<prior>         a person let the pair pass: it is not asked about again
+<scope>/semjudge/<tool>/<low>/<high>         a judge's verdict on a pair, whichever came first
+xid/<resource>/<tool>/<hash>                 a person's work by its normalised identity, from whatever channel
 thread/<thread>/taint                        untrusted content that entered the conversation
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
 ix/ask/<t13>/<root>/<part>/<call>            questions that wait for a person
+ix/inc/<t13>/<root>/<part>/<call>/<source>/<action>  incidents by time
 ===========================================  ======================================================================
 
 <part> is '~' for the root run and the child's id for a sub-agent's. Ids compare as bytes: nothing here normalises,
@@ -340,3 +352,92 @@ def index(name: Index, value: str, at: int, root: str) -> Key:
 def ask(at: int, root: str, part: str, call: str) -> Key:
     """A question that waits for a person."""
     return ("ix", "ask", f"{at:013d}", root, part, call)
+
+
+def index_of_incidents() -> Key:
+    """The prefix under which incidents stand by time."""
+    return ("ix", "inc")
+
+
+def incident_index(at: int, incident_key: Key) -> Key:
+    """An incident, by when it was noticed."""
+    _, root, part, _, call, source, action = incident_key
+    return ("ix", "inc", f"{at:013d}", root, part, call, source, action)
+
+
+def incident_of_index(key: Key) -> Key | None:
+    """Return the key of the incident that an index row names; None where it is no such row."""
+    return incident(*key[3:]) if len(key) == 8 and key[:2] == ("ix", "inc") else None
+
+
+# Earlier work ------------------------------------------------------------------------------------------------------
+
+
+def semantic_counts(root: str) -> Key:
+    """What a request asked of the finder of similar work: a counter row."""
+    return ("run", root, "req", "semantic")
+
+
+def judge_slot(root: str, number: int) -> Key:
+    """One call of the judge that the request has paid for."""
+    return ("run", root, "req", "slot", f"{number:04d}")
+
+
+def question(root: str, part: str, call: str, kind: str, attempt: int) -> Key:
+    """What a question showed beside the call."""
+    return ("run", root, part, "question", call, kind, f"{attempt:03d}")
+
+
+def thread_scope(thread: str) -> Key:
+    """The scope of one conversation: what the rows of earlier work begin with."""
+    return ("xthr", thread)
+
+
+def marker(scope: Key, tool_name: str, digest: str) -> Key:
+    """A side effect with these arguments is under way in the scope, or was done."""
+    return (*scope, "dup", tool_name, digest)
+
+
+def similar_of(scope: Key, tool_name: str) -> Key:
+    """The prefix of a tool's semantic records."""
+    return (*scope, "sem", tool_name)
+
+
+def similar(scope: Key, tool_name: str, digest: str) -> Key:
+    """One semantic record."""
+    return (*similar_of(scope, tool_name), digest)
+
+
+def folds_of(scope: Key, tool_name: str, fold: str) -> Key:
+    """The prefix of the records whose identity has this fold."""
+    return (*scope, "semfold", tool_name, fold)
+
+
+def fold(scope: Key, tool_name: str, fold_hash: str, digest: str) -> Key:
+    """One semantic record by the fold of its identity."""
+    return (*folds_of(scope, tool_name, fold_hash), digest)
+
+
+def generation(scope: Key, tool_name: str) -> Key:
+    """Grows with each semantic record: what a cache of them is held against."""
+    return (*scope, "semgen", tool_name)
+
+
+def tombstones_of(scope: Key, tool_name: str, new: str) -> Key:
+    """The prefix of the pairs of one call that a person let pass."""
+    return (*scope, "semtomb", tool_name, new)
+
+
+def tombstone(scope: Key, tool_name: str, new: str, prior: str) -> Key:
+    """A pair that a person let pass; the new call's digest comes first, so that one scan finds all of its pairs."""
+    return (*tombstones_of(scope, tool_name, new), prior)
+
+
+def judged(scope: Key, tool_name: str, one: str, other: str) -> Key:
+    """A judge's verdict on a pair; the order of the two does not matter."""
+    return (*scope, "semjudge", tool_name, *sorted((one, other)))
+
+
+def person_identity(resource: str, tool_name: str, digest: str) -> Key:
+    """A person's work by its normalised identity."""
+    return ("xid", resource, tool_name, digest)

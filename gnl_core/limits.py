@@ -9,8 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
+from gnl_core.duplicates import (
+    Duplicates,
+    DuplicatesByClass,
+    SideEffectDuplicates,
+    from_json,
+    read_declaration,
+    to_json,
+)
 from gnl_core.errors import ConfigError, RunLimitExceededError
 from gnl_core.journal.port import JsonValue
 from gnl_core.model.messages import Usage
@@ -75,6 +83,9 @@ class RunLimits:
         loop_detection: When one call is repeated too often.
         tainted_side_effects: What happens to a side effect after untrusted content entered.
         taint_scope: Whether untrusted content taints the request, or every later one of the conversation too.
+        side_effect_duplicates: What happens to a side effect with the arguments of an earlier one: an action ('off',
+            'warn', 'reflect', 'block', 'suspend', 'skip'), `Duplicates(…)` or `DuplicatesByClass(…)`, or their mapping.
+            None asks a person ('suspend') within the request, and blocks where nobody can be asked.
 
     Raises:
         ConfigError: A field is out of range.
@@ -87,6 +98,7 @@ class RunLimits:
     loop_detection: LoopDetection | None = None
     tainted_side_effects: TaintAction = "warn"
     taint_scope: TaintScope = "run"
+    side_effect_duplicates: SideEffectDuplicates | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tool_calls", "max_tokens"):
@@ -113,6 +125,12 @@ class RunLimits:
             )
         _choice("RunLimits.tainted_side_effects", self.tainted_side_effects, TaintAction)
         _choice("RunLimits.taint_scope", self.taint_scope, TaintScope)
+        object.__setattr__(self, "side_effect_duplicates", read_declaration(self.side_effect_duplicates))
+
+    @property
+    def duplicates(self) -> Duplicates | DuplicatesByClass | None:
+        """`side_effect_duplicates` as it was read."""
+        return cast("Duplicates | DuplicatesByClass | None", self.side_effect_duplicates)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the limits' JSON form, to be frozen with a run's input; limits that are not set are left out."""
@@ -132,6 +150,8 @@ class RunLimits:
                 "max_repeats": self.loop_detection.max_repeats,
                 "on_repeat": self.loop_detection.on_repeat,
             }
+        if self.duplicates is not None:
+            value["side_effect_duplicates"] = to_json(self.duplicates)
         return value
 
 
@@ -146,10 +166,14 @@ def read_limits(value: Any) -> RunLimits:
         return RunLimits(
             prices={model: Price(*price) for model, price in value.get("prices", {}).items()},
             loop_detection=None if loop is None else LoopDetection(**loop),
-            **{name: member for name, member in value.items() if name not in ("prices", "loop_detection")},
+            side_effect_duplicates=from_json(value.get("side_effect_duplicates")),
+            **{name: member for name, member in value.items() if name not in _NESTED},
         )
-    except (AttributeError, TypeError, ConfigError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigError) as error:
         raise ValueError(f"not the limits of a run: {error}") from None
+
+
+_NESTED = ("prices", "loop_detection", "side_effect_duplicates")
 
 
 # Timeouts ----------------------------------------------------------------------------------------------------------

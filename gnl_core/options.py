@@ -34,6 +34,7 @@ class Options:
         thread_id: Conversation it belongs to.
         channel: Where the request came from, for instance 'chat' or 'batch'.
         listener: Told what happens.
+        asks: Whether questions reach a person.
     """
 
     guard: Guard | None = None
@@ -49,6 +50,7 @@ class Options:
     thread_id: str | None = None
     channel: str | None = None
     listener: Listener | None = None
+    asks: bool = True
 
     def __post_init__(self) -> None:
         for name, value, allowed in (

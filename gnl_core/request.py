@@ -25,7 +25,7 @@ from gnl_core.errors import (
     GnlError,
     RunFencedError,
 )
-from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
+from gnl_core.journal.port import Add, Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Refused, new_batch
 from gnl_core.journal.send import BEGIN_TRIES, RECORD_TRIES, send
 from gnl_core.limits import Spent
 from gnl_core.options import Options
@@ -98,6 +98,7 @@ class Request:
         self.walking = asyncio.Lock()
         self.begun = 0
         self.last_steps: dict[str, int] = {}
+        self._alike: dict[tuple[str, str], dict[Key, None]] = {}  # calls by tool and digest
         self.released = False
         # Bodies end in threads of their own, some of them when the drive is long over.
         self._lock = threading.Lock()
@@ -115,6 +116,7 @@ class Request:
         """Take in the request's rows."""
         for entry in entries:
             self.rows[entry.key] = entry
+            self._index(entry.key, entry.value)
             if len(entry.key) == 5 and entry.key[3] == "model":
                 part, step = entry.key[2], int(entry.key[4])
                 self.last_steps[part] = max(step, self.last_steps.get(part, -1))
@@ -135,6 +137,15 @@ class Request:
         record = read_call(entry)
         self._records[entry.key] = (entry.version, record)
         return record
+
+    def calls_like(self, tool: str, digest: str) -> list[tuple[Entry, CallRecord]]:
+        """Return the request's calls of a tool with these arguments, in the order they were made; sub-agents' too."""
+        found = (self.rows.get(key) for key in self._alike.get((tool, digest), ()))
+        return [(entry, self.record_of(entry)) for entry in found if entry is not None]
+
+    def _index(self, key: Key, value: JsonValue) -> None:
+        if len(key) == 6 and key[3] == "tool" and isinstance(value, dict):
+            self._alike.setdefault((str(value.get("tool")), str(value.get("digest"))), {})[key] = None
 
     def last_step(self, part: str) -> int:
         """Return the number of the last model step recorded for a run of this request; -1 where there is none."""
@@ -287,9 +298,10 @@ class Request:
                 continue
             key = op.key
             match key[3] if key[0] == "run" and len(key) > 3 else "":
-                case "tool" | "args" | "nudge" | "body" | "cfg" | "model" | "msg" | "claim" if not hasattr(op, "by"):
+                case kind if kind in _KEPT and not isinstance(op, Add):
                     before = self.rows.get(key)
                     value: JsonValue = getattr(op, "value", None)
+                    self._index(key, value)
                     self.rows[key] = Entry(
                         key,
                         value,
@@ -343,6 +355,10 @@ class Request:
     def _let_go(self) -> None:
         if self.released and not self._bodies:
             unregister(self.owner, after_s=self._acts_until - time.monotonic())
+
+
+_KEPT = frozenset(("tool", "args", "nudge", "incident", "body", "cfg", "model", "msg", "claim"))
+"""Rows that are looked at again while the request is driven."""
 
 
 def interrupts_by_name(interrupts: Sequence[Interrupt]) -> str:

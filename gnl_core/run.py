@@ -11,6 +11,7 @@ from gnl_core import keys
 from gnl_core.admission import Admitted, Asked, admit
 from gnl_core.closing import close
 from gnl_core.drive import Agent, Drive, Outcome, StopWhen
+from gnl_core.duplicates import check_duplicates
 from gnl_core.errors import (
     ConfigError,
     DoubtError,
@@ -85,7 +86,7 @@ async def run_durable(
         approvals: Answers by question ('<run>/<call>/<kind>/<attempt>') or by call id: True, False, or an `Approval`.
         guard: Policy that sees each call before it runs: a function of a `GuardCall` (tool_name, args, tool_call_id,
             run_id, tainted) that returns `Allow()`, `Deny(reason)` or `RequireApproval(reason)`; sync or async.
-        limits: Budgets, loops, taint; frozen at the first start, and a value given later wins.
+        limits: Budgets, loops, taint, repeated side effects; frozen at the first start, and a value given later wins.
         timeouts: Bounds in seconds.
         max_steps: Most model steps, at least 1.
         stop_when: A function of the `Step`s so far that says whether the run ends here; sync or async.
@@ -176,6 +177,8 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
     check_run_options(given)
     tools = check_tools(given["tools"])
     check_tool_policy(tools, given["tool_policy"])
+    limits = given["limits"] or RunLimits()
+    warnings = check_duplicates(limits.duplicates, tools, asks=True)
     chosen = resolve_model(model)
     begins = given["prompt"] is not None or given["messages"] is not None
     try:
@@ -202,7 +205,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         model=chosen.spec,
         approvals=given["approvals"] or {},
         options=Options(
-            limits=given["limits"] or RunLimits(),
+            limits=limits,
             timeouts=given["timeouts"] or Timeouts(),
             deps=given["context"],
             listener=given["on_event"],
@@ -210,6 +213,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         ),
         explicit_limits=given["limits"] is not None,
         lock_ttl=given["lock_ttl"],
+        warnings=warnings,
     )
     return Plan(
         asked,

@@ -6,8 +6,9 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
+from gnl_core.duplicates import EffectClass
 from gnl_core.errors import ToolDeclarationError
 from gnl_core.identity import SemanticIdentity
 from gnl_core.tool_schema import Signature, read_signature
@@ -38,7 +39,7 @@ class ToolOptions(TypedDict, total=False):
     compensate: Callable[..., Any] | None
     untrusted: bool
     semantic_identity: SemanticIdentity | None
-    effect_class: str | None
+    effect_class: EffectClass | None
 
 
 def check_name(name: object) -> str:
@@ -174,7 +175,10 @@ _EXPECTED: dict[str, tuple[str, Callable[[object], bool]]] = {
         "a SemanticIdentity",
         lambda value: value is None or isinstance(value, SemanticIdentity),
     ),
-    "effect_class": _WORD,
+    "effect_class": (
+        "one of " + ", ".join(map(repr, get_args(EffectClass))),
+        lambda value: value is None or value in get_args(EffectClass),
+    ),
 }
 
 

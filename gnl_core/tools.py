@@ -15,6 +15,7 @@ from typing import Any, Literal, Unpack, overload
 from gnl_core.approvals import MISSING
 from gnl_core.canonical import args_hash, digest
 from gnl_core.context import Context, active
+from gnl_core.duplicates import EffectClass
 from gnl_core.errors import ConfigError, NotCanonicalError, ToolArgumentsError, ToolDeclarationError
 from gnl_core.identity import SemanticIdentity
 from gnl_core.model.messages import ToolSpec
@@ -57,7 +58,8 @@ class Tool:
         compensate: Undoes what the body did.
         untrusted: Whether its results come from strangers.
         semantic_identity: Which arguments name the job.
-        effect_class: Tools of one class do the same kind of work.
+        effect_class: What it does, for `DuplicatesByClass`: 'transactional', 'notification', 'delete', 'external-api'
+            or 'idempotent-write'.
         drives_run: Whether the body drives a run of its own.
     """
 
@@ -81,7 +83,7 @@ class Tool:
     compensate: Callable[..., Any] | None = None
     untrusted: bool = False
     semantic_identity: SemanticIdentity | None = None
-    effect_class: str | None = None
+    effect_class: EffectClass | None = None
     drives_run: bool = False
     arguments: Arguments = field(repr=False)
     hooks: tuple[tuple[Callable[..., Any], Signature], ...] = field(default=(), repr=False)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gnl_core.approvals import Answer
     from gnl_core.errors import GnlError
     from gnl_core.incidents import Incident
+    from gnl_core.prior import Findings
     from gnl_core.request import Request
     from gnl_core.tools import Tool
 
@@ -103,6 +104,7 @@ class CallContext:
         may_still_run: Whether the body of an earlier attempt may still be executing: nothing may begin beside it.
         request: What the root run and its sub-agents share.
         now: Milliseconds of the store's clock.
+        findings: What is found of earlier work, looked up when it is asked for.
         work: Where the record stands apart: the row of the work, if an operator has freed it.
         orphan: Whether the run that began the work has no row of it any more, so that nobody can be asked there.
     """
@@ -117,6 +119,7 @@ class CallContext:
     may_still_run: bool
     request: Request
     now: int
+    findings: Findings
     work: Entry | None = None
     orphan: bool = False
 
@@ -194,12 +197,14 @@ class Deny:
         incidents: What to note for operators.
         writes: What goes with the record, for instance the answer that says so.
         by_person: Whether a person decided it, and not a policy.
+        question: What they were asked, for the record.
     """
 
     text: str
     incidents: tuple[Incident, ...] = ()
     writes: tuple[Op, ...] = ()
     by_person: bool = False
+    question: Mapping[str, JsonValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,17 @@ from gnl_core.crash import output_of, unreadable_output
 from gnl_core.errors import ConfigError, DoubtError, GnlError, NotCanonicalError, SideEffectRetryBlockedError
 from gnl_core.gates import GATES
 from gnl_core.gates.taint_source import marks
-from gnl_core.incidents import Incident, incident_op
-from gnl_core.journal.port import Create, Delete, Entry, Expect, JsonValue, Key, Op, Put, Refused, Replace
+from gnl_core.incidents import Incident, incident_ops
+from gnl_core.journal.port import Add, Create, Delete, Entry, Expect, JsonValue, Key, Op, Put, Refused, Replace
 from gnl_core.look import look, owes_an_end
-from gnl_core.records import CallRecord, CallStatus, read_call
+from gnl_core.records import FORMAT, CallRecord, CallStatus, read_call
 from gnl_core.request import Request
 from gnl_core.slots import Claim, Slot, gap, interrupt_of, mirror, settle
 from gnl_core.verdicts import (
     Block,
     CallContext,
     Deny,
+    Ended,
     Proceed,
     Question,
     Reflect,
@@ -110,7 +111,9 @@ class Walker:
                 self._replay(slot, ctx, verdict)
                 return True
             case Replay():
-                ops = (self._over(ctx, verdict.record, verdict.blob),)
+                ended = Ended(verdict.record.status == "succeeded", output_of(verdict.record, verdict.blob))
+                remembered = [op for one in proceeds for finish in one.finish for op in finish(ended)]
+                ops = (self._over(ctx, verdict.record, verdict.blob), *remembered)
                 if self._keyed(ctx):
                     ops = (*ops, mirror(self.part, ctx.call, verdict.record, verdict.blob))
                 return await self._write_settled(slot, ctx, verdict.record, verdict.blob, ops)
@@ -122,7 +125,10 @@ class Walker:
                 return await self._suspend(slot, ctx, verdict)
             case Deny():
                 record = dataclasses.replace(
-                    self._record(ctx, "denied"), text=verdict.text, settled_by="person" if verdict.by_person else ""
+                    self._record(ctx, "denied"),
+                    text=verdict.text,
+                    settled_by="person" if verdict.by_person else "",
+                    question=verdict.question,
                 )
                 ops = (*self._say(ctx, record), *verdict.writes, *self._noted(ctx, verdict.incidents))
                 return await self._write_settled(slot, ctx, record, None, ops)
@@ -245,6 +251,15 @@ class Walker:
             Create(keys.ask(self.request.now, call.root, self.part, call.id), name, if_present="keep"),
             *self._noted(ctx, verdict.incidents),
         )
+        if question.prior is not None:
+            shown: JsonValue = {
+                "f": FORMAT,
+                "tool": call.tool.name,
+                "kind": question.kind,
+                "prior": dict(question.prior),
+            }
+            key = keys.question(call.root, self.part, call.id, question.kind, record.attempts)
+            ops = (*ops, Create(key, shown, if_present="keep"))
         outcome = await self.request.write(ops, pending=self.pending, begins=True)
         if isinstance(outcome, Refused):
             self._learn(ops[outcome.op].key, outcome)
@@ -257,11 +272,20 @@ class Walker:
         slot.error, slot.status = verdict.error, "blocked"
         if isinstance(verdict.error, SideEffectRetryBlockedError) and verdict.error.detail.get("question"):
             slot.interrupts = (interrupt_of(ctx),)
-        if verdict.incidents:
-            await self.request.write(self._noted(ctx, verdict.incidents), pending=self.pending)
+        noted = self._noted(ctx, verdict.incidents)
+        if noted:
+            await self.request.write(noted, pending=self.pending)
 
     def _noted(self, ctx: CallContext, incidents: Sequence[Incident]) -> tuple[Op, ...]:
-        return tuple(incident_op(ctx.call.root, self.part, ctx.call.id, incident) for incident in incidents)
+        """Return the operations that note what gates and finders noticed, and what it cost; once each."""
+        call, found = ctx.call, ctx.findings
+        ops: dict[Key, Op] = {}
+        for incident in (*incidents, *found.incidents):
+            new = incident_ops(call.root, self.part, call.id, incident)
+            if new[0].key not in self.request.rows and new[0].key not in ops:
+                ops |= {op.key: op for op in new}
+        counts = {name: number for name, number in found.counts.items() if number}
+        return (*ops.values(), *([Add(keys.semantic_counts(call.root), counts)] if counts else []))
 
     def _learn(self, key: Key, refused: Refused) -> None:
         """Take in the row that was found instead of the one expected."""
@@ -301,7 +325,7 @@ class Walker:
             resource=(call.resource or "") if outside else "",
         )
         extra = [op for proceed in proceeds for op in proceed.claim]
-        extra += [op for proceed in proceeds for op in self._noted(ctx, proceed.incidents)]
+        extra += self._noted(ctx, [incident for proceed in proceeds for incident in proceed.incidents])
         finish = tuple(one for proceed in proceeds for one in proceed.finish)
         first = ctx.state in (State.FRESH, State.ANSWERED)
         if not tool.side_effect and not tool.args_mode:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from gnl_core import keys
-from gnl_core.approvals import MISSING, Answer, Interrupt, read_answer
+from gnl_core.approvals import MISSING, Answer, Interrupt, Relation, read_answer
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
 from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
@@ -88,11 +88,15 @@ def _answering(command: Command) -> Command:
 
 @approvals.command()
 @_answering
+@click.option("--different-work", "relation", flag_value="different_work", help="It is other work than that shown.")
+@click.option("--deliberate-repeat", "relation", flag_value="deliberate_repeat", help="It repeats that on purpose.")
 def approve(**options: Any) -> None:
     """Let a call run: QUESTION is '<run>/<call>/<kind>/<attempt>' as the list shows it.
 
     RUN CALL does where that names exactly one question. A call in doubt runs again, once. Nothing runs now: resume the
-    run for that. Exit status: 0 recorded, 2 no such question, or decided otherwise before.
+    run for that. Where the question shows earlier work, say which it is: that labels the pair for calibration.
+
+    Exit status: 0 recorded, 2 no such question, or decided otherwise before.
     """
     _answer(approved=True, output=MISSING, **options)
 
@@ -133,6 +137,7 @@ def _answer(
     reason: str | None,
     db: Path,
     as_json: bool,
+    relation: Relation | None = None,
 ) -> None:
     who = actor if actor is not None else login_name()
 
@@ -145,7 +150,7 @@ def _answer(
                 "gnl approvals approve, or deny"
             )
         row = await get(journal, keys.answer(*keys.split_run_id(run), part_call, kind, attempt))
-        answer = await decide(journal, name, approved, actor=who, reason=reason, output=output)
+        answer = await decide(journal, name, approved, actor=who, reason=reason, output=output, relation=relation)
         return name, answer, read_answer(row)
 
     name, answer, before = with_journal(db, decide_it, write=True)

@@ -23,7 +23,8 @@ class Answered:
             return PROCEED
         assert ctx.record is not None
         question = ctx.record.question or {}
-        return Deny(refusal(ctx.answer, str(question.get("reason", ""))), by_person=True)
+        text = refusal(ctx.answer, str(question.get("reason", "")))
+        return Deny(text, by_person=True, question=question)
 
 
 def refusal(answer: Answer, question: str) -> str:

@@ -6,11 +6,16 @@ import copy
 import dataclasses
 import json
 import logging
+from collections.abc import Mapping
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
+from gnl_core.errors import GnlError
+from gnl_core.findings import Prior
 from gnl_core.gates.answered import refusal
+from gnl_core.journal.port import JsonValue
 from gnl_core.records import QuestionKind
+from gnl_core.repeats import incident_of, warning_of
 from gnl_core.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict
 
 logger = logging.getLogger("gnl_core.gates.confirm")
@@ -27,8 +32,31 @@ class Confirm:
         if not ctx.call.tool.confirm:
             return PROCEED
         if ctx.answer is None:
-            return Suspend(Question("confirm", self._reason(ctx)))
+            return await self._ask(ctx)
         return held(ctx, ctx.answer, "confirm", self._reason(ctx))
+
+    async def _ask(self, ctx: CallContext) -> Suspend:
+        """Ask, and show beside the call what earlier work it may repeat; the question is asked whatever fails there."""
+        reason = self._reason(ctx)
+        try:
+            prior, detail = await self._prior(ctx)
+        except (GnlError, ValueError, TypeError):
+            logger.exception("earlier work could not be looked up for call %s of run %s", ctx.call.id, ctx.call.run)
+            return Suspend(Question("confirm", reason))
+        if prior is None:
+            return Suspend(Question("confirm", reason))
+        message = f"the question about {ctx.call.tool.name} shows call {prior.tool_call_id} of run {prior.run_id}"
+        noted = incident_of(ctx, prior, "suspend", message, asked_by="confirm", **detail)
+        text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.now)}"
+        return Suspend(Question("confirm", text, prior.to_json()), (noted,))
+
+    async def _prior(self, ctx: CallContext) -> tuple[Prior | None, Mapping[str, JsonValue]]:
+        found = ctx.findings
+        prior = await found.exact() or await found.other_channel()
+        if prior is not None:
+            return prior, {}
+        similar = await found.similar(judge=False)
+        return similar.prior, similar.detail
 
     def _reason(self, ctx: CallContext) -> str:
         confirm, call = ctx.call.tool.confirm, ctx.call
@@ -48,5 +76,6 @@ def held(ctx: CallContext, answer: Answer, kind: QuestionKind, question: str) ->
     attempt = ctx.record.attempts if ctx.record is not None else 0
     writes = (ctx.request.answer_op(ctx.call, dataclasses.replace(answer, kind=kind, attempt=attempt)),)
     if not answer.approved:
-        return Deny(refusal(answer, question), writes=writes, by_person=True)
+        asked: dict[str, JsonValue] = {"kind": kind, "reason": question}
+        return Deny(refusal(answer, question), writes=writes, by_person=True, question=asked)
     return Proceed(claim=writes)

@@ -1,0 +1,293 @@
+"""What is found of earlier work for one call: looked up when a gate asks for it, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gnl_core import keys
+from gnl_core.canonical import digest
+from gnl_core.duplicates import Duplicates, finder_of, rule_for
+from gnl_core.findings import Found, Inactive, Prior, Similar, Subject
+from gnl_core.identity import Identity, Unusable, normalize_identity_value
+from gnl_core.incidents import Incident
+from gnl_core.journal.port import Entry, JsonValue, Key
+
+if TYPE_CHECKING:
+    from gnl_core.records import CallRecord
+    from gnl_core.request import Request
+    from gnl_core.verdicts import Call
+
+_EFFECTIVE = ("succeeded", "running", "in_doubt")
+"""Statuses of a call whose effect has happened, or may have. One that failed has been told to the model as such, and a
+question about it is open: trying again is no repeat."""
+
+_NOTHING: Final = Found()
+
+
+class Findings:
+    """What is found of earlier work for one call.
+
+    Attributes:
+        rule: What happens to a repeat of this call.
+        incidents: What was noticed while looking; noted with whatever is written of the call next.
+        counts: What the finder of similar work cost, for the request's counter row.
+    """
+
+    def __init__(self, request: Request, call: Call) -> None:
+        self._request = request
+        self._call = call
+        self._rows: dict[Key, Entry | None] | None = None
+        self.incidents: list[Incident] = []
+        self.counts: Mapping[str, int] = {}
+
+    @property
+    def rule(self) -> Duplicates:
+        """What happens to a repeat of this call."""
+        options = self._request.options
+        return rule_for(options.limits.duplicates, self._call.tool, asks=options.asks)
+
+    @property
+    def covered(self) -> bool:
+        """Whether repeats of the call are looked for at all: a side effect of a run, that names its work by no key."""
+        call = self._call
+        fitting = call.tool.side_effect and not call.tool.drives_run and self._request.fence is not None
+        return fitting and not call.tool.args_mode
+
+    # Equal arguments -----------------------------------------------------------------------------------------------
+
+    @property
+    def marker_key(self) -> Key | None:
+        """Where the conversation's marker of this work stands; None where none is kept."""
+        call = self._call
+        if not self.covered or (self.rule.scope != "thread" and not call.tool.confirm):
+            return None
+        if call.thread is None:
+            if self.rule.scope == "thread" and self.rule.action != "off":
+                self._request.warn(
+                    f"repeats of {call.tool.name} are looked for within this request only: side_effect_duplicates has "
+                    "the scope 'thread', and the run has no thread_id"
+                )
+            return None
+        return keys.marker(keys.thread_scope(call.thread), call.tool.name, call.args_digest)
+
+    async def marker(self) -> Entry | None:
+        """Return the conversation's marker of this work, this call's own too."""
+        key = self.marker_key
+        return (await self._window()).get(key) if key is not None else None
+
+    async def exact(self) -> Prior | None:
+        """Return earlier work of the scope with these very arguments, the first of it."""
+        if not self.covered:
+            return None
+        marker = await self.marker()
+        value = marker.value if marker is not None else None
+        if marker is not None and isinstance(value, dict) and not self.is_free(marker) and not self.is_own(marker):
+            return Prior(
+                origin="exact",
+                run_id=str(value.get("run", "")),
+                tool_call_id=str(value.get("call", "")),
+                at=marker.updated_at,
+                in_flight=value.get("state") != "done",
+                channel=str(value.get("channel", "")),
+            )
+        return self._in_request()
+
+    def is_free(self, marker: Entry) -> bool:
+        """Whether a marker says that nothing has happened, or counts no more."""
+        value = marker.value
+        return not isinstance(value, dict) or value.get("state") == "released" or self._is_old(marker.updated_at)
+
+    def is_own(self, marker: Entry) -> bool:
+        """Whether a marker is this very call's."""
+        value, call = marker.value, self._call
+        return isinstance(value, dict) and (value.get("run"), value.get("call")) == (call.run, call.id)
+
+    def refused_before(self) -> bool:
+        """Whether a person has refused a repeat with these very arguments earlier in the request."""
+        return any(
+            record.status == "denied" and (record.question or {}).get("kind") in ("duplicate", "semantic")
+            for _, record in self._alike()
+        )
+
+    def _alike(self) -> list[tuple[Entry, CallRecord]]:
+        call = self._call
+        own = keys.tool(call.root, call.part, call.step, call.position)
+        found = self._request.calls_like(call.tool.name, call.args_digest)
+        return [(entry, record) for entry, record in found if entry.key != own]
+
+    def _in_request(self) -> Prior | None:
+        found = [
+            Prior(
+                origin="exact",
+                run_id=keys.run_id_of(entry.key[1], entry.key[2]),
+                tool_call_id=record.call,
+                at=entry.updated_at,
+                in_flight=record.status != "succeeded",
+            )
+            for entry, record in self._alike()
+            if record.status in _EFFECTIVE and not self._is_old(entry.updated_at)
+        ]
+        # The first that is done, else the first that is under way.
+        return min(found, key=lambda prior: (prior.in_flight, prior.at), default=None)
+
+    def _is_old(self, at: int) -> bool:
+        ttl = self.rule.ttl_ms
+        return ttl is not None and self._request.now - at > ttl
+
+    # Equal identity ------------------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> Identity | None:
+        """The call's normalised identity; None where it declares none, or one that cannot tell one job from another.
+
+        What is wrong with a declaration is noted once, by the names of its fields: their values stay out of it.
+        """
+        call, memo = self._call, (self._call.run, self._call.id, "identity")
+        declared = call.tool.semantic_identity
+        if declared is None or not call.tool.side_effect or self._request.fence is None:
+            return None
+        if memo not in self._request.memo:
+            try:
+                self._request.memo[memo] = declared.build(call.tool.name, call.arguments)
+            except Exception as error:  # a tool's own describe(): falling back to the default would show what it hides
+                self._request.memo[memo] = error
+        found = self._request.memo[memo]
+        if isinstance(found, Identity):
+            return found
+        if isinstance(found, Unusable):
+            detail: dict[str, JsonValue] = {"reason": "identity-unusable", "cause": found.cause}
+            message = f"repeats of {call.tool.name} are not looked for by identity in this call: {found.message}"
+            named = found.keys
+        else:
+            detail = {"reason": "identity-build-failed", "cause": type(found).__name__}
+            message = (
+                f"repeats of {call.tool.name} are not looked for by identity in this call: describe() raised "
+                f"{type(found).__name__}"
+            )
+            named = declared.keys
+        self._notice("semantic-guard", message, **detail, identity_keys=list(named))
+        return None
+
+    @property
+    def person_key(self) -> Key | None:
+        """Where this work stands under the person's name; None where it has no identity, or nobody is named."""
+        identity, resource = self.identity, self._call.resource
+        if identity is None or not resource:
+            return None
+        name = digest(dict(identity.values))[:16]
+        return keys.person_identity(resource, self._call.tool.name, name)
+
+    async def other_channel(self) -> Prior | None:
+        """Return the person's earlier work of the same identity in another request, from whatever channel."""
+        key, identity = self.person_key, self.identity
+        entry = (await self._window()).get(key) if key is not None else None
+        value: Any = entry.value if entry is not None else None
+        if entry is None or identity is None or not isinstance(value, dict) or value.get("root") == self._call.root:
+            return None
+        if self._is_old(entry.created_at):
+            return None
+        return Prior(
+            origin="channel",
+            run_id=str(value.get("run", "")),
+            tool_call_id=str(value.get("call", "")),
+            at=entry.created_at,
+            channel=str(value.get("channel", "")),
+            sentence=str(value.get("sentence", "")),
+            present=identity.sentence,
+            identity_keys=tuple(identity.values),
+            amounts_differ=amounts_differ(value.get("amounts"), amounts_of(identity)),
+        )
+
+    async def _window(self) -> dict[Key, Entry | None]:
+        """Read the rows of earlier work that stand outside of the request, in one round trip."""
+        if self._rows is None:
+            wanted = [key for key in (self.marker_key, self.person_key) if key is not None]
+            self._rows = {}
+            if wanted:
+                read = await self._request.journal.get_many(wanted)
+                self._request.now = max(self._request.now, read.now)
+                self._rows = dict(zip(wanted, read.entries, strict=True))
+        return self._rows
+
+    # Work that looks the same --------------------------------------------------------------------------------------
+
+    @property
+    def finder(self) -> Similar | None:
+        """The finder that looks for work like this call's; None where nothing is looked for."""
+        call, request = self._call, self._request
+        finder = finder_of(request.options.limits.duplicates)
+        if finder is None or isinstance(finder, Inactive) or call.tool.semantic_identity is None:
+            return None
+        if not call.tool.side_effect or request.fence is None or self.rule.action != "suspend":
+            return None
+        if call.thread is None:
+            request.warn(
+                f"work like that of {call.tool.name} is not looked for: the semantic gate looks at a conversation's "
+                "earlier work, and the run has no thread_id"
+            )
+            return None
+        return finder
+
+    def subject(self) -> Subject | None:
+        """Return what the finder is told of the call; None where nothing is looked for."""
+        call, request = self._call, self._request
+        if self.finder is None or call.thread is None or request.fence is None:
+            return None
+        identity = self.identity
+        if identity is None:
+            return None
+        return Subject(
+            journal=request.journal,
+            scope=keys.thread_scope(call.thread),
+            root=call.root,
+            fence=request.fence,
+            run=call.run,
+            call=call.id,
+            tool=call.tool.name,
+            args_hash=call.args_digest,
+            identity=identity,
+            now=request.now,
+            ttl_ms=self.rule.ttl_ms,
+        )
+
+    async def similar(self, *, judge: bool) -> Found:
+        """Return what looks the same; asked once a drive, so that a second walk embeds and judges nothing twice."""
+        finder, subject = self.finder, self.subject()
+        if finder is None or subject is None:
+            return _NOTHING
+        memo = (self._call.run, self._call.id, "similar", str(judge))
+        if memo not in self._request.memo:
+            self._request.memo[memo] = await finder.find(subject, judge=judge)
+        found: Found = self._request.memo[memo]
+        for notice in found.notices:
+            self._notice(notice.source, notice.message, **notice.detail)
+        self.counts = found.counts
+        return found
+
+    def _notice(self, source: str, message: str, **detail: JsonValue) -> None:
+        incident = Incident.of(self._call, source, "warn", message, self._request.now, **detail)
+        if all((one.source, one.action) != (source, "warn") for one in self.incidents):
+            self.incidents.append(incident)
+
+
+def amounts_of(identity: Identity) -> dict[str, JsonValue]:
+    """Return the amounts of an identity as they are kept and compared: 1, 1.0 and Decimal('1.00') are one text."""
+    return {field: normalize_identity_value(amount) for field, amount in identity.amounts.items()}
+
+
+def amounts_differ(prior: object, present: Mapping[str, JsonValue], *, one_sided: bool = False) -> tuple[str, ...]:
+    """Return the amount fields that differ, in their order.
+
+    Args:
+        prior: Amounts as `amounts_of` returns them, from a row.
+        present: Those of the present call.
+        one_sided: Whether an amount that only one side has differs.
+    """
+    before = prior if isinstance(prior, Mapping) else {}
+    fields = dict.fromkeys((*before, *present))
+    return tuple(
+        field
+        for field in fields
+        if before.get(field) != present.get(field) and (one_sided or (field in before and field in present))
+    )
