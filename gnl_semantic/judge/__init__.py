@@ -11,7 +11,7 @@ from gnl_semantic.judge.certificate import (
 )
 from gnl_semantic.judge.load import load_judge
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS, Prompt, parse_rendered
-from gnl_semantic.judge.transport import Judge, JudgeInfo, Reply
+from gnl_semantic.judge.transport import JudgeInfo, JudgeTransport, Reply
 from gnl_semantic.judge.verdict import PARSER_VERSION, Verdict, parse_verdict
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "PROMPTS",
     "PROMPT_VERSION",
     "Certificate",
-    "Judge",
     "JudgeInfo",
+    "JudgeTransport",
     "Prompt",
     "Reply",
     "Verdict",

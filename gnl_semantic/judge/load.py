@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gnl_core.errors import MissingExtraError
 from gnl_semantic.errors import JudgeConfigError
-from gnl_semantic.judge.transport import Judge
+from gnl_semantic.judge.transport import JudgeTransport
 from gnl_semantic.judge.transports.openai_compatible import MAX_TOKENS, OpenAICompatibleJudge
 from gnl_semantic.judge.transports.python_file import load_python_judge
 from gnl_semantic.judge.transports.recorded import RecordedJudge
@@ -22,7 +22,7 @@ def load_judge(
     key_env: str | None = None,
     max_tokens: int = MAX_TOKENS,
     extra_body: Mapping[str, object] | None = None,
-) -> Judge:
+) -> JudgeTransport:
     """Return the judge that `spec` names.
 
     ========================  ======================================================================
@@ -83,7 +83,7 @@ def _needed(model: str | None, spec: str) -> str:
     return model
 
 
-def _builtin(spec: str, model: str | None) -> Judge:
+def _builtin(spec: str, model: str | None) -> JudgeTransport:
     name, asked, languages = spec.partition("?languages=")
     if name not in BUILTINS:
         raise JudgeConfigError(f"there is no built-in judge '{name}'; known: {', '.join(sorted(BUILTINS))}")
@@ -100,13 +100,13 @@ def _builtin(spec: str, model: str | None) -> Judge:
     return judge
 
 
-def _ladder(languages: Sequence[str]) -> Judge:  # noqa: ARG001  # one signature for all
+def _ladder(languages: Sequence[str]) -> JudgeTransport:  # noqa: ARG001  # one signature for all
     from gnl_semantic.judge.transports.ladder import LadderJudge  # noqa: PLC0415
 
     return LadderJudge()
 
 
-def _local(languages: Sequence[str]) -> Judge:
+def _local(languages: Sequence[str]) -> JudgeTransport:
     try:
         from gnl_semantic.judge.transports.local import LocalJudge  # noqa: PLC0415
     except ImportError as error:
@@ -114,7 +114,7 @@ def _local(languages: Sequence[str]) -> Judge:
     return LocalJudge(languages=languages)
 
 
-BUILTINS: Mapping[str, Callable[[Sequence[str]], Judge]] = {"ladder": _ladder, "local": _local}
+BUILTINS: Mapping[str, Callable[[Sequence[str]], JudgeTransport]] = {"ladder": _ladder, "local": _local}
 """Judges that come with the package, by the name behind ``builtin:``."""
 _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", re.ASCII)
 """A BCP 47 language tag, in outline."""

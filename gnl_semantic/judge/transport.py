@@ -44,7 +44,7 @@ class JudgeInfo:
     parameters: Mapping[str, object] = field(default_factory=dict)
 
 
-class Judge(Protocol):
+class JudgeTransport(Protocol):
     """A judge's transport."""
 
     @property

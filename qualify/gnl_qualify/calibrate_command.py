@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnl_qualify.calibration import Calibration
     from gnl_qualify.calibration.measure import Progress
     from gnl_semantic.embedder.port import Embedder
-    from gnl_semantic.judge.transport import Judge
+    from gnl_semantic.judge.transport import JudgeTransport
 
 _FILE = click.Path(path_type=Path)
 
@@ -69,7 +69,7 @@ def calibrate(**options: Any) -> None:
     tell(render_text(calibration.report))
 
 
-def _load_judge(options: dict[str, Any]) -> Judge | None:
+def _load_judge(options: dict[str, Any]) -> JudgeTransport | None:
     from gnl_semantic.judge.load import load_judge  # noqa: PLC0415
 
     if options["judge"] is None:

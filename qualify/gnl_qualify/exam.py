@@ -24,7 +24,7 @@ from gnl_reports.model import ExamReport
 from gnl_semantic.errors import JudgeConfigError, JudgeError, JudgeTimeoutError
 from gnl_semantic.judge.certificate import Certificate
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
-from gnl_semantic.judge.transport import Judge, Reply, within
+from gnl_semantic.judge.transport import JudgeTransport, Reply, within
 from gnl_semantic.judge.verdict import PARSER_VERSION, parse_verdict
 from gnl_semantic.ladder import RULESET_VERSION
 
@@ -89,7 +89,7 @@ class Sitting:
 
 
 async def sit_exam(
-    judge: Judge,
+    judge: JudgeTransport,
     fixtures: FixtureSet,
     settings: Settings,
     *,
@@ -139,7 +139,7 @@ async def sit_exam(
         await judge.aclose()
 
 
-def _header(judge: Judge, fixtures: FixtureSet, settings: Settings, folder: Path) -> Header:
+def _header(judge: JudgeTransport, fixtures: FixtureSet, settings: Settings, folder: Path) -> Header:
     if settings.prompt_version not in PROMPTS:
         raise JudgeConfigError(f"there is no prompt version '{settings.prompt_version}'; known: {', '.join(PROMPTS)}")
     put = limited(fixtures, settings.limit, seed=settings.seed)
@@ -190,7 +190,7 @@ def _still_open(questions: Iterable[Question], writer: TranscriptWriter, path: P
     return still_open
 
 
-async def _warm_up(judge: Judge, settings: Settings) -> None:
+async def _warm_up(judge: JudgeTransport, settings: Settings) -> None:
     """Let the model load and read its prefix before a clock counts, on records that are no pair of any set.
 
     A transport may end a call at the limit, so a cold model is asked until it answers once, or has had ten limits.
@@ -209,7 +209,11 @@ async def _warm_up(judge: Judge, settings: Settings) -> None:
 
 
 async def _put_all(
-    judge: Judge, questions: Iterable[Question], settings: Settings, writer: TranscriptWriter, tick: Tick | None
+    judge: JudgeTransport,
+    questions: Iterable[Question],
+    settings: Settings,
+    writer: TranscriptWriter,
+    tick: Tick | None,
 ) -> None:
     """Ask all questions in order, `settings.concurrency` of them in flight."""
     waiting = iter(questions)
@@ -230,7 +234,7 @@ async def _put_all(
         raise group.exceptions[0] from None
 
 
-async def _put(judge: Judge, question: Question, settings: Settings) -> Answer:
+async def _put(judge: JudgeTransport, question: Question, settings: Settings) -> Answer:
     system = PROMPTS[settings.prompt_version].system
     reply = Reply("")
     text: str | None = None

@@ -16,7 +16,7 @@ from gnl_qualify.items import identity_of
 from gnl_qualify.stats import rate
 from gnl_reports.calibration_model import ArmRow, ChainRow, LadderRow
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS
-from gnl_semantic.judge.transport import Judge, within
+from gnl_semantic.judge.transport import JudgeTransport, within
 from gnl_semantic.judge.verdict import Verdict, parse_verdict
 from gnl_semantic.rate import Rate
 
@@ -48,7 +48,7 @@ def gray(measured: Measured, threshold: float) -> Mask:
 
 
 async def answers_of(
-    judge: Judge,
+    judge: JudgeTransport,
     pairs: Sequence[Pair],
     places: Iterable[int],
     *,
@@ -84,7 +84,7 @@ async def answers_of(
     return said
 
 
-async def _answer(judge: Judge, pair: Pair, timeout_s: float) -> str:
+async def _answer(judge: JudgeTransport, pair: Pair, timeout_s: float) -> str:
     prompt = PROMPTS[PROMPT_VERSION]
     first, second = identity_of(pair, "a").sentence, identity_of(pair, "b").sentence
     user = prompt.render(pair.tool_name, first, second)

@@ -18,7 +18,7 @@ from gnl_qualify.calibration.measure import FORMS, Measured, Progress, measure
 from gnl_qualify.stats import rate
 from gnl_reports.calibration_model import CalibrationReport, ThresholdRow
 from gnl_semantic.embedder.port import Embedder, EmbedderProfile
-from gnl_semantic.judge.transport import Judge
+from gnl_semantic.judge.transport import JudgeTransport
 from gnl_semantic.ladder import RULESET_VERSION
 from gnl_semantic.threshold import SentenceForm
 
@@ -63,7 +63,7 @@ async def calibrate(
     embedder: Embedder,
     fixtures: FixtureSet,
     *,
-    judge: Judge | None = None,
+    judge: JudgeTransport | None = None,
     seed: int = 1,
     timeout_s: float = 30.0,
     concurrency: int = 4,
