@@ -309,10 +309,14 @@ class Executor:
         try:
             try:
                 outcome = await self.request.write((*ops, *optional), terminal=True)
-            except ValueError:
+            except (ValueError, ConfigError):
                 if not optional:
                     raise
                 logger.exception("what belongs to call %s of run %s could not be written with it", call.id, self.run)
+                outcome = await self.request.write(ops, terminal=True)
+            if isinstance(outcome, Refused) and outcome.op >= len(ops):
+                # What belongs to it met a row that somebody changed: the record itself does not hang on it.
+                logger.error("what belongs to call %s of run %s was refused at %s", call.id, self.run, outcome.found)
                 outcome = await self.request.write(ops, terminal=True)
         except RunFencedError:
             await self._keep_evidence(claim, call, ending)

@@ -25,6 +25,7 @@ from gnl_core.verdicts import (
     CallContext,
     Deny,
     Ended,
+    Finish,
     Proceed,
     Question,
     Reflect,
@@ -284,8 +285,12 @@ class Walker:
             new = incident_ops(call.root, self.part, call.id, incident)
             if new[0].key not in self.request.rows and new[0].key not in ops:
                 ops |= {op.key: op for op in new}
+        key = keys.semantic_counts(call.root)
         counts = {name: number for name, number in found.counts.items() if number}
-        return (*ops.values(), *([Add(keys.semantic_counts(call.root), counts)] if counts else []))
+        known = self.request.rows.get(key)
+        if counts and (known is None or _is_counter(known.value)):
+            return (*ops.values(), Add(key, counts))
+        return tuple(ops.values())
 
     def _learn(self, key: Key, refused: Refused) -> None:
         """Take in the row that was found instead of the one expected."""
@@ -343,7 +348,7 @@ class Walker:
         try:
             outcome = await self.request.write((*ops, *extra), pending=self.pending, begins=True)
         except asyncio.CancelledError:
-            await self.release_claim(ctx)
+            await self.release_claim(ctx, finish)
             raise
         if isinstance(outcome, Refused):
             self._learn((*ops, *extra)[outcome.op].key, outcome)
@@ -372,12 +377,12 @@ class Walker:
             )
         return int(ttl * 1000)
 
-    async def release_claim(self, ctx: CallContext) -> None:
+    async def release_claim(self, ctx: CallContext, finish: Sequence[Finish]) -> None:
         """Take back a claim whose body was never entered, if it was written at all."""
         found = (await self.request.journal.get_many([ctx.call.record_key])).entries[0]
         if found is None or read_call(found).status != "running" or read_call(found).owner != self.request.owner_json:
             return
-        await self._restore(ctx, found.version)
+        await self._restore(ctx, found.version, finish)
 
     async def unclaim(self, slot: Slot) -> None:
         """Take back a claim of a step whose bodies are not going to run."""
@@ -388,13 +393,13 @@ class Walker:
             return  # nothing was claimed: a harmless tool
         slot.claim = None
         try:
-            await self._restore(claim.context, claim.entry.version)
+            await self._restore(claim.context, claim.entry.version, claim.finish)
         except (GnlError, asyncio.CancelledError):
             logger.warning("call %s of run %s could not be released; it is in doubt", slot.part.id, self.run)
         finally:
             self.request.body_ended(self.request.body_begins(claim.context.call.record_key))
 
-    async def _restore(self, ctx: CallContext, version: int) -> None:
+    async def _restore(self, ctx: CallContext, version: int, finish: Sequence[Finish]) -> None:
         call, entry = ctx.call, ctx.work if ctx.apart else ctx.entry
         record = self.request.record_of(entry) if entry is not None else self._record(ctx, "released")
         ops: list[Op] = [Replace(call.record_key, version, entry.value if entry is not None else record.to_json())]
@@ -402,4 +407,9 @@ class Walker:
             ops.append(Put(ctx.entry.key, ctx.entry.value))
         elif self._keyed(ctx):
             ops.append(mirror(self.part, call, record, None))
+        ops += [op for one in finish for op in one(Ended(False, None))]
         await self.request.write(ops)
+
+
+def _is_counter(value: JsonValue) -> bool:
+    return isinstance(value, dict) and all(type(number) is int for number in value.values())
