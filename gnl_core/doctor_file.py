@@ -216,6 +216,8 @@ def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[s
             if status not in STATUSES:
                 raise StoreCorruptError(f"there is no status {status!r}")
             indexed[org, root] = status
+        case ("run", _, "req", "semantic") | ("xthr", _, "semgen", _):
+            pass  # counters, which have no stamp
         case ("run", _, "req", *_):
             stamped(entry)
         case ("run", root, part, "head"):
@@ -231,7 +233,7 @@ def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[s
         case ("run", _, _, "answer", _, _, _):
             if read_answer(entry) is None:
                 raise StoreCorruptError("it holds no answer that can be read: it counts as none")
-        case ("run", _, _, "input"):
+        case ("run", _, _, "input" | "question" | "incident", *_) | ("xthr", _, *_) | ("xid", *_):
             stamped(entry)
         case _:
             pass

@@ -12,7 +12,7 @@ from gnl_core.errors import JournalGapError, StoreCorruptError
 from gnl_core.journal.port import Entry, Key
 from gnl_core.records import FORMAT, stamped
 
-_ADVISORY = frozenset(("incident", "evidence", "comp", "beat"))
+_ADVISORY = frozenset(("incident", "evidence", "comp", "beat", "question", "semantic"))
 """Families whose unreadable rows stop nobody; a newer format among them still does."""
 
 
