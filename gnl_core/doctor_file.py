@@ -17,7 +17,7 @@ from gnl_core import keys
 from gnl_core.approvals import read_answer
 from gnl_core.doctor import Finding
 from gnl_core.errors import IdInvalidError, JournalFormatError, StoreCorruptError
-from gnl_core.journal.port import Entry
+from gnl_core.journal.port import Entry, Key
 from gnl_core.journal.sqlite_open import SCHEMA
 from gnl_core.records import read_call, read_step, stamped
 from gnl_core.summary import STATUSES, read_head
@@ -216,10 +216,6 @@ def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[s
             if status not in STATUSES:
                 raise StoreCorruptError(f"there is no status {status!r}")
             indexed[org, root] = status
-        case ("run", _, "req", "semantic") | ("xthr", _, "semgen", _):
-            pass  # counters, which have no stamp
-        case ("run", _, "req", *_):
-            stamped(entry)
         case ("run", root, part, "head"):
             run = read_head(entry)
             if part == keys.ROOT:
@@ -233,10 +229,20 @@ def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[s
         case ("run", _, _, "answer", _, _, _):
             if read_answer(entry) is None:
                 raise StoreCorruptError("it holds no answer that can be read: it counts as none")
-        case ("run", _, _, "input" | "question" | "incident", *_) | ("xthr", _, *_) | ("xid", *_):
-            stamped(entry)
         case _:
-            pass
+            if _is_stamped(entry.key):
+                stamped(entry)
+
+
+def _is_stamped(key: Key) -> bool:
+    """Whether a row carries a format number: indexes and counters do not."""
+    match key:
+        case ("run", _, "req", "semantic") | ("xthr", _, "semgen", _):
+            return False
+        case ("run", _, "req", *_) | ("run", _, _, "input" | "question" | "incident", *_):
+            return True
+        case _:
+            return key[0] in ("xthr", "xid")
 
 
 def main() -> None:
