@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gnl_core import keys
-from gnl_core.incidents import Incident, incident_op, read_incidents
-from gnl_core.journal import Applied, Journal, JsonValue, Op, Put, new_batch
+from gnl_core.incidents import Incident, incident_ops, read_incidents
+from gnl_core.journal import Applied, Journal, JsonValue, Op, Put, new_batch, scan_all
 from gnl_core.journal.memory import InMemoryStorage
 
 CHILD = keys.child_id("order-1", keys.ROOT, "s0p0")
@@ -42,12 +42,12 @@ async def write(journal: Journal, *incidents: Incident) -> None:
     """Record incidents, a batch each."""
     for one in incidents:
         root, part = keys.split_run_id(one.run_id)
-        await do(journal, incident_op(root, part, one.tool_call_id, one))
+        await do(journal, *incident_ops(root, part, one.tool_call_id, one))
 
 
-async def do(journal: Journal, op: Op) -> None:
-    """Apply one operation."""
-    assert isinstance(await journal.apply([op], batch=new_batch()), Applied)
+async def do(journal: Journal, *ops: Op) -> None:
+    """Apply operations in one batch."""
+    assert isinstance(await journal.apply(ops, batch=new_batch()), Applied)
 
 
 async def test_an_incident_comes_back_as_it_was_written(journal: Journal) -> None:
@@ -100,6 +100,17 @@ async def test_without_a_run_id_every_run_is_read_page_by_page(journal: Journal)
 
     read = await read_incidents(journal)
     assert [one.run_id for one in read] == [f"order-{number}" for number in range(600)]
+
+
+async def test_an_incident_is_found_by_its_time(journal: Journal) -> None:
+    await write(journal, incident(at=2_000), incident(call="s1p0", at=1_000))
+
+    index = [entry.key async for entry in scan_all(journal, keys.index_of_incidents())]
+    found = [keys.incident_of_index(key) for key in index]
+    assert found == [
+        keys.incident("order-1", keys.ROOT, call, "duplicate-guard", "warn") for call in ("s1p0", "s0p0")
+    ], "the older one first, whichever was written first"
+    assert all([(await journal.get_many([key])).entries[0] for key in found if key is not None])
 
 
 async def test_an_incident_about_a_run_has_no_call(journal: Journal) -> None:

@@ -95,7 +95,7 @@ def test_every_option_stands_on_the_tool():
         "compensate": lambda output: None,
         "untrusted": True,
         "semantic_identity": SemanticIdentity(keys=("order_id",), amount_fields=("amount",)),
-        "effect_class": "payment",
+        "effect_class": "transactional",
     }
     made = tool(charge, **options)
     assert {name: getattr(made, name) for name in options} == options
@@ -157,7 +157,8 @@ async def async_key(args):
             {"semantic_identity": SemanticIdentity(keys=("order_id",), amount_fields=("sum",))},
             ["'sum'", "amount_fields"],
         ),
-        ({"effect_class": ""}, ["effect_class", "not empty"]),
+        ({"effect_class": ""}, ["effect_class", "'transactional'", "'notification'", "'delete'", "'external-api'"]),
+        ({"effect_class": "payment"}, ["effect_class", "'payment'", "'idempotent-write'"]),
         ({"untrusted": None}, ["untrusted"]),
         ({"sideeffect": False}, ["sideeffect", "no option", "side_effect"]),
     ],

@@ -3,6 +3,7 @@
 import pytest
 
 from gnl_core import (
+    RunLimits,
     agent_tool,
     decide,
     durable_context,
@@ -27,6 +28,8 @@ SCRIPT = [
     "paid",
 ]
 
+PAYS_TWICE = RunLimits(side_effect_duplicates="off")
+
 
 @tool
 def charge(amount: int) -> dict:
@@ -47,14 +50,14 @@ def broken() -> str:
 
 
 async def drive(journal, run_id="r", script=SCRIPT, **options):
-    options = {"tools": [charge, big, broken], "prompt": "pay", **options}
+    options = {"tools": [charge, big, broken], "prompt": "pay", "limits": PAYS_TWICE, **options}
     return await run_durable(run_id=run_id, journal=journal, model=ScriptedModel(script), **options)
 
 
 async def own_loop(journal):
     """A loop that says something itself, and forgets its first message later."""
     messages = [Message("user", (TextPart("hello"),)), Message("user", (TextPart("pay"),))]
-    async with durable_context(run_id="r", journal=journal) as ctx:
+    async with durable_context(run_id="r", journal=journal, limits=PAYS_TWICE) as ctx:
         model, tools = with_durable_model(ScriptedModel(SCRIPT), ctx), durable_tools([charge, big, broken], ctx)
         while True:
             response = await model.generate(ModelRequest(None, tuple(messages)))

@@ -202,9 +202,12 @@ def test_the_gates_stand_in_the_order_that_the_walk_relies_on():
         "answered",
         "confirm",
         "policy",
+        "duplicate",
         "halted",
+        "semantic",
         "taint",
         "limits",
+        "remember",
         "crash",
     ]
     for gate in GATES:
@@ -217,7 +220,7 @@ def test_the_gates_stand_in_the_order_that_the_walk_relies_on():
 
 
 async def test_a_denied_call_is_not_also_a_loop_or_one_too_many(journal, effects):
-    limits = RunLimits(max_tool_calls=2, loop_detection=LoopDetection(max_repeats=2))
+    limits = RunLimits(max_tool_calls=2, loop_detection=LoopDetection(max_repeats=2), side_effect_duplicates="off")
 
     def guard(call):
         return Deny("enough") if call.tool_call_id == "s2p0" else Allow()
@@ -313,7 +316,7 @@ async def test_an_open_question_stands_in_the_list_until_it_is_carried_out(journ
 async def test_a_claim_is_written_before_its_body_begins_and_once(journal, effects):
     seen = []
     watched = FaultyJournal(journal, on_write=lambda number, ops: seen.append((effects.count(), statuses(ops))))
-    await drive(watched, [charging(effects)], [*CHARGE, *CHARGE])
+    await drive(watched, [charging(effects)], [*CHARGE, ("charge", {"amount": 2})])
     claims = [(count, status) for count, status in seen if "running" in status]
     assert len(claims) == 2
     assert all(count == 0 for count, _ in claims), "both were claimed before a body began"

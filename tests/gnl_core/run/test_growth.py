@@ -35,7 +35,9 @@ class Worker:
         )
         if number >= self.steps:
             return ModelResponse((TextPart("done"),))
-        parts = tuple(ToolCallPart("", self.name, {"number": 1_000_000 + number}) for _ in range(self.calls))
+        parts = tuple(
+            ToolCallPart("", self.name, {"number": 1_000_000 * place + number}) for place in range(1, self.calls + 1)
+        )
         return ModelResponse(parts, stop_reason="tool_calls")
 
     def next(self, request):

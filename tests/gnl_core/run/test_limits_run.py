@@ -114,9 +114,10 @@ async def test_sub_agents_calls_count(journal, effects, parallel):
     turns = [calls, "done"] if parallel else [calls[:1], calls[1:], "done"]
     # Two calls of helper and three of charge: the second helper's second charge is one too many.
     with pytest.raises(RunLimitExceededError):
-        await drive(journal, [helper], turns, limits=RunLimits(max_tool_calls=5))
+        await drive(journal, [helper], turns, limits=RunLimits(max_tool_calls=5, side_effect_duplicates="off"))
     assert effects.count() == 3
-    assert (await drive(journal, [helper], turns, limits=RunLimits(max_tool_calls=6))).text == "done"
+    six = RunLimits(max_tool_calls=6, side_effect_duplicates="off")
+    assert (await drive(journal, [helper], turns, limits=six)).text == "done"
     assert effects.count() == 4
 
 
@@ -206,18 +207,20 @@ async def test_explicit_limits_win_over_the_frozen_ones_and_do_not_replace_them(
 # Loops ---------------------------------------------------------------------------------------------------------------
 
 LOOP = LoopDetection(max_repeats=2)
+LOOPS = RunLimits(loop_detection=LOOP, side_effect_duplicates="off")
 
 
 async def test_a_loop_is_stopped_before_the_call_that_is_one_too_many(journal, effects):
     charge, turns = charging(effects), [pay(1), pay(1), pay(1), "done"]
     for _ in range(2):
         with pytest.raises(ToolLoopDetectedError) as loop:
-            await drive(journal, [charge], turns, limits=RunLimits(loop_detection=LOOP))
+            await drive(journal, [charge], turns, limits=LOOPS)
         assert loop.value.detail["repeats"] == 2
         assert effects.count() == 2
     (incident,) = await read_incidents(journal, "r")
     assert (incident.source, incident.action, incident.tool_call_id) == ("limit-guard", "loop", "s2p0")
-    assert (await drive(journal, [charge], turns, limits=RunLimits())).text == "done"
+    free = RunLimits(side_effect_duplicates="off")
+    assert (await drive(journal, [charge], turns, limits=free)).text == "done"
 
 
 async def test_other_arguments_or_another_tool_between_end_a_row(journal, effects):
@@ -226,7 +229,7 @@ async def test_other_arguments_or_another_tool_between_end_a_row(journal, effect
         return "nothing new"
 
     turns = [pay(1), pay(1), pay(2), pay(1), pay(1), [("look", {})], pay(1), pay(1), "done"]
-    result = await drive(journal, [charging(effects), look], turns, limits=RunLimits(loop_detection=LOOP))
+    result = await drive(journal, [charging(effects), look], turns, limits=LOOPS)
     assert (result.text, effects.count()) == ("done", 7)
 
 
@@ -241,7 +244,8 @@ async def test_failures_are_no_loop(journal, effects):
 
 async def test_reflect_asks_the_model_once_and_then_blocks(journal, effects):
     charge = charging(effects)
-    limits = RunLimits(loop_detection=LoopDetection(max_repeats=2, on_repeat="reflect"))
+    reflects = LoopDetection(max_repeats=2, on_repeat="reflect")
+    limits = RunLimits(loop_detection=reflects, side_effect_duplicates="off")
     good = [pay(1), pay(1), pay(1), "done"]
     result = await drive(journal, [charge], good, limits=limits)
     (call,) = result.steps[2].calls
@@ -255,7 +259,8 @@ async def test_reflect_asks_the_model_once_and_then_blocks(journal, effects):
 
 async def test_reflect_of_a_stubborn_model_blocks(journal, effects):
     charge = charging(effects)
-    limits = RunLimits(loop_detection=LoopDetection(max_repeats=2, on_repeat="reflect"))
+    reflects = LoopDetection(max_repeats=2, on_repeat="reflect")
+    limits = RunLimits(loop_detection=reflects, side_effect_duplicates="off")
     with pytest.raises(ToolLoopDetectedError):
         await drive(journal, [charge], [pay(1)] * 5, limits=limits)
     assert effects.count() == 2

@@ -33,6 +33,7 @@ from gnl_core.testing.scripted import ScriptedModel, raise_once
 
 ROOT = Path(__file__).parents[3]
 CHARGE = [("charge", {"amount": 1})]
+AGAIN = [("charge", {"amount": 2})]
 INNER = [("inner", {"task": "pay"})]
 OUTER = [("outer", {"task": "see to it"})]
 
@@ -228,12 +229,12 @@ async def test_a_sibling_that_is_done_stays_done_while_a_sub_agent_waits(journal
     gated = charging(effects, confirm=True)
 
     @tool
-    def ship(ctx: Context) -> str:
+    def ship(ctx: Context, to: str) -> str:
         effects.fire("ship", ctx)
         return "shipped"
 
-    tools = [agent("inner", [gated, ship], [("ship", {}), *CHARGE], "paid"), ship]
-    turns = ([*INNER, ("ship", {})], "done")
+    tools = [agent("inner", [gated, ship], [("ship", {"to": "Rome"}), *CHARGE], "paid"), ship]
+    turns = ([*INNER, ("ship", {"to": "Oslo"})], "done")
     (question,) = (await drive(journal, tools, turns)).interrupts
     await decide(journal, question.question, True)
     assert (await drive(journal, tools, turns)).text == "done"
@@ -353,7 +354,7 @@ async def test_a_child_of_a_canceled_run_records_nothing_more(journal, rows, eff
 
 
 async def test_a_child_that_makes_its_last_step_tells_its_parent_where_it_stands(journal, effects):
-    tools = [agent("inner", [charging(effects)], CHARGE, CHARGE, CHARGE, "never", max_steps=2)]
+    tools = [agent("inner", [charging(effects)], CHARGE, AGAIN, CHARGE, "never", max_steps=2)]
     result = await drive(journal, tools, (INNER, "done"))
     assert (result.text, effects.count()) == ("done", 2)
     assert (await drive(journal, tools, (INNER, "done"))).messages == result.messages

@@ -49,7 +49,7 @@ async def drive(journal, tools, turns, *, run_id="r", **options):
 
 
 def limits(action, scope="run"):
-    return RunLimits(tainted_side_effects=action, taint_scope=scope)
+    return RunLimits(tainted_side_effects=action, taint_scope=scope, side_effect_duplicates="off")
 
 
 def statuses(result):
