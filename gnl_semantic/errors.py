@@ -28,6 +28,7 @@ GnlError
         ├── CertificatePromptError        issued for another prompt
         ├── CertificateRecallError        paraphrase recall below the bar
         ├── CertificateFalseAlarmError    near-miss false alarms above the bar
+        ├── CertificateLanguageError      none or too few of its pairs are in a language that is needed
         ├── CertificateProvisionalError   provisional, where certified ones alone are accepted
         └── CertificateExpiredError       past the expiry written into it
 """
@@ -210,6 +211,12 @@ class CertificateFalseAlarmError(CertificateError):
     """The certified near-miss false alarms lie above the bar."""
 
     code = "certificate_false_alarms"
+
+
+class CertificateLanguageError(CertificateError):
+    """None of the exam's pairs, or too few, were in a language that the judge is needed for."""
+
+    code = "certificate_language"
 
 
 class CertificateProvisionalError(CertificateError):

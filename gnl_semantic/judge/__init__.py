@@ -9,8 +9,10 @@ from gnl_semantic.judge.certificate import (
     read_certificate,
     write_certificate,
 )
+from gnl_semantic.judge.judged import Judged
 from gnl_semantic.judge.load import load_judge
 from gnl_semantic.judge.prompt import PROMPT_VERSION, PROMPTS, Prompt, parse_rendered
+from gnl_semantic.judge.runtime import Judge
 from gnl_semantic.judge.transport import JudgeInfo, JudgeTransport, Reply
 from gnl_semantic.judge.verdict import PARSER_VERSION, Verdict, parse_verdict
 
@@ -22,8 +24,10 @@ __all__ = [
     "PROMPTS",
     "PROMPT_VERSION",
     "Certificate",
+    "Judge",
     "JudgeInfo",
     "JudgeTransport",
+    "Judged",
     "Prompt",
     "Reply",
     "Verdict",

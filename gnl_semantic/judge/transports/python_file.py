@@ -120,7 +120,7 @@ def load_python_judge(spec: str, *, model: str, timeout_s: float) -> PythonJudge
     if found is None:
         raise JudgeConfigError(f"{head}: has no '{attribute}': define complete(system, user) -> str, or name another")
     holder, complete = found
-    _check_callable(complete, f"{head}: '{attribute}'")
+    check_callable(complete, f"{head}: '{attribute}'")
     parameters = {"file_sha256": hashlib.sha256(source).hexdigest() if source else None, "timeout_s": timeout_s}
     info = JudgeInfo(model_id=model, spec=spec, engine="python-file", parameters=parameters)
     return PythonJudge(complete, info, timeout_s=timeout_s, close=getattr(holder, "aclose", None))
@@ -136,7 +136,12 @@ def _parts(module: ModuleType, attribute: str) -> tuple[object, Callable[..., ob
     return (target, target.complete) if hasattr(target, "complete") else (module, target)
 
 
-def _check_callable(complete: object, where: str) -> None:
+def check_callable(complete: object, where: str) -> None:
+    """Refuse what cannot be called as `complete(system=…, user=…)`; `where` opens the message.
+
+    Raises:
+        JudgeConfigError: It is no callable, or takes other arguments.
+    """
     if not callable(complete):
         raise JudgeConfigError(
             f"{where} is {type(complete).__name__}, must be a function complete(system, user) -> str, "
