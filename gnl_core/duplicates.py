@@ -30,7 +30,7 @@ class Duplicates:
             reconsider, then blocks. 'block' stops the run with an error. 'suspend' asks a person. 'skip' leaves the
             call out and tells the model.
         scope: 'request': the root run and every sub-agent below it. 'thread': the whole conversation.
-        ttl_ms: Age from which earlier work counts no more, in milliseconds by the store's clock, above 0. None: it
+        ttl_ms: Age beyond which earlier work counts no more, in milliseconds by the store's clock, above 0. None: it
             counts as long as it is recorded, since a question too many costs less than an effect too many.
         semantic: Finder of work that looks the same though its arguments differ, `gnl_semantic.SemanticGate` for
             instance; needs 'suspend' and the scope 'thread'.
@@ -196,7 +196,7 @@ def check_duplicates(
             )
     if finder is not None:
         warnings += finder.check()
-        if not any(tool.semantic_identity for tool in tools.values()):
+        if tools and not any(tool.semantic_identity for tool in tools.values()):
             warnings.append("the semantic gate looks at nothing: no tool declares a semantic_identity")
     return tuple(warnings)
 

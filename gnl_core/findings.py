@@ -93,7 +93,7 @@ class Subject:
         args_hash: `args_hash` of the arguments.
         identity: Its normalised identity; the sentence in it is the only text that leaves this object.
         now: Milliseconds of the store's clock.
-        ttl_ms: Age from which earlier work counts no more; None: never.
+        ttl_ms: Age beyond which earlier work counts no more; None: never.
     """
 
     journal: Journal

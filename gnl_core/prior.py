@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from gnl_core.request import Request
     from gnl_core.verdicts import Call
 
-_EFFECTIVE = ("succeeded", "running", "in_doubt")
-"""Statuses of a call whose effect has happened, or may have. One that failed has been told to the model as such, and a
-question about it is open: trying again is no repeat."""
-
 _NOTHING: Final = Found()
 
 
@@ -60,10 +56,11 @@ class Findings:
     def marker_key(self) -> Key | None:
         """Where the conversation's marker of this work stands; None where none is kept."""
         call = self._call
-        if not self.covered or (self.rule.scope != "thread" and not call.tool.confirm):
+        wide = self.rule.scope == "thread" and self.rule.action != "off"
+        if not self.covered or not (wide or call.tool.confirm):
             return None
         if call.thread is None:
-            if self.rule.scope == "thread" and self.rule.action != "off":
+            if wide:
                 self._request.warn(
                     f"repeats of {call.tool.name} are looked for within this request only: side_effect_duplicates has "
                     "the scope 'thread', and the run has no thread_id"
@@ -89,7 +86,7 @@ class Findings:
                 tool_call_id=str(value.get("call", "")),
                 at=marker.updated_at,
                 in_flight=value.get("state") != "done",
-                channel=str(value.get("channel", "")),
+                channel=str(value.get("channel") or ""),
             )
         return self._in_request()
 
@@ -122,11 +119,11 @@ class Findings:
                 origin="exact",
                 run_id=keys.run_id_of(entry.key[1], entry.key[2]),
                 tool_call_id=record.call,
-                at=entry.updated_at,
+                at=entry.updated_at if record.status == "succeeded" else record.started_at or entry.updated_at,
                 in_flight=record.status != "succeeded",
             )
             for entry, record in self._alike()
-            if record.status in _EFFECTIVE and not self._is_old(entry.updated_at)
+            if _may_have_happened(record) and not self._is_old(entry.updated_at)
         ]
         # The first that is done, else the first that is under way.
         return min(found, key=lambda prior: (prior.in_flight, prior.at), default=None)
@@ -185,19 +182,25 @@ class Findings:
         value: Any = entry.value if entry is not None else None
         if entry is None or identity is None or not isinstance(value, dict) or value.get("root") == self._call.root:
             return None
-        if self._is_old(entry.created_at):
+        if self._is_old(entry.updated_at):
             return None
         return Prior(
             origin="channel",
             run_id=str(value.get("run", "")),
             tool_call_id=str(value.get("call", "")),
-            at=entry.created_at,
-            channel=str(value.get("channel", "")),
+            at=entry.updated_at,
+            channel=str(value.get("channel") or ""),
             sentence=str(value.get("sentence", "")),
             present=identity.sentence,
             identity_keys=tuple(identity.values),
             amounts_differ=amounts_differ(value.get("amounts"), amounts_of(identity)),
         )
+
+    async def person_is_old(self) -> bool:
+        """Whether what stands under the person's name counts no more."""
+        key = self.person_key
+        entry = (await self._window()).get(key) if key is not None else None
+        return entry is not None and self._is_old(entry.updated_at)
 
     async def _window(self) -> dict[Key, Entry | None]:
         """Read the rows of earlier work that stand outside of the request, in one round trip."""
@@ -269,6 +272,15 @@ class Findings:
         incident = Incident.of(self._call, source, "warn", message, self._request.now, **detail)
         if all((one.source, one.action) != (source, "warn") for one in self.incidents):
             self.incidents.append(incident)
+
+
+def _may_have_happened(record: CallRecord) -> bool:
+    """Whether the effect of a call has happened, or may have.
+
+    One that failed has been told to the model as such, and a question about it is open: trying again is no repeat. One
+    that a person forbade to run again was begun, and whether it took effect is not known.
+    """
+    return record.status in ("succeeded", "running", "in_doubt") or (record.status == "denied" and record.attempts > 0)
 
 
 def amounts_of(identity: Identity) -> dict[str, JsonValue]:

@@ -9,14 +9,17 @@ from gnl_core.tools import Tool
 from gnl_core.verdicts import CallContext
 
 NUDGE = (
-    "This call did not run. The same call with the same arguments has already been made for this request, and its "
-    "result stands above. Go on from that result, or tell the user what is still missing."
+    "This call did not run: the same work was begun before, or is done. Go on from what is known of it, or tell the "
+    "user what is still missing."
 )
-"""What the model reads once under 'reflect'. It names no way around: not to change the arguments, nor to call again."""
+"""What the model reads once under 'reflect'. It names no way around: not to change the arguments, nor to call again.
+
+The earlier work may be under way, or another run's, or equal by its identity only: so it promises no result above.
+"""
 
 SKIPPED = (
-    "This call did not run: the same call with the same arguments has already been made, and repeats are left out. "
-    "Go on from the earlier result."
+    "This call did not run: the same work was begun before, or is done, and repeats are left out. Go on from what is "
+    "known of it."
 )
 
 REFUSED = "This call did not run: a person refused this very call earlier in this request, and is not asked again."
@@ -41,8 +44,8 @@ def warning_of(prior: Prior, tool: Tool, now: int) -> str:
     match prior.origin:
         case "exact" if prior.in_flight:
             return (
-                f"{tool.name} was begun with these very arguments {when} and is not known to have ended (call "
-                f"{prior.tool_call_id} of run {prior.run_id})."
+                f"{tool.name} with these very arguments was begun {when} by another call (call {prior.tool_call_id} of "
+                f"run {prior.run_id}), which had not ended when this was asked."
             )
         case "exact":
             return (

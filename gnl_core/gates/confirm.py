@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
-from gnl_core.errors import GnlError
 from gnl_core.findings import Prior
 from gnl_core.gates.answered import refusal
 from gnl_core.journal.port import JsonValue
@@ -32,31 +31,8 @@ class Confirm:
         if not ctx.call.tool.confirm:
             return PROCEED
         if ctx.answer is None:
-            return await self._ask(ctx)
+            return await ask_beside(ctx, "confirm", self._reason(ctx))
         return held(ctx, ctx.answer, "confirm", self._reason(ctx))
-
-    async def _ask(self, ctx: CallContext) -> Suspend:
-        """Ask, and show beside the call what earlier work it may repeat; the question is asked whatever fails there."""
-        reason = self._reason(ctx)
-        try:
-            prior, detail = await self._prior(ctx)
-        except (GnlError, ValueError, TypeError):
-            logger.exception("earlier work could not be looked up for call %s of run %s", ctx.call.id, ctx.call.run)
-            return Suspend(Question("confirm", reason))
-        if prior is None:
-            return Suspend(Question("confirm", reason))
-        message = f"the question about {ctx.call.tool.name} shows call {prior.tool_call_id} of run {prior.run_id}"
-        noted = incident_of(ctx, prior, "suspend", message, asked_by="confirm", **detail)
-        text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.now)}"
-        return Suspend(Question("confirm", text, prior.to_json()), (noted,))
-
-    async def _prior(self, ctx: CallContext) -> tuple[Prior | None, Mapping[str, JsonValue]]:
-        found = ctx.findings
-        prior = await found.exact() or await found.other_channel()
-        if prior is not None:
-            return prior, {}
-        similar = await found.similar(judge=False)
-        return similar.prior, similar.detail
 
     def _reason(self, ctx: CallContext) -> str:
         confirm, call = ctx.call.tool.confirm, ctx.call
@@ -69,6 +45,33 @@ class Confirm:
             logger.exception("confirm of tool %s raised on call %s of run %s", call.tool.name, call.id, call.run)
             return plain
         return reason if isinstance(reason, str) and reason else plain
+
+
+async def ask_beside(ctx: CallContext, kind: QuestionKind, reason: str) -> Suspend:
+    """Ask, and show beside the call what earlier work it may repeat: a yes to the call is a yes to the repeat.
+
+    The question is asked whatever fails there.
+    """
+    try:
+        prior, detail = await _prior(ctx)
+    except Exception:
+        logger.exception("earlier work could not be looked up for call %s of run %s", ctx.call.id, ctx.call.run)
+        return Suspend(Question(kind, reason))
+    if prior is None:
+        return Suspend(Question(kind, reason))
+    message = f"the question about {ctx.call.tool.name} shows call {prior.tool_call_id} of run {prior.run_id}"
+    noted = incident_of(ctx, prior, "suspend", message, asked_by=kind, **detail)
+    text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.now)}"
+    return Suspend(Question(kind, text, prior.to_json()), (noted,))
+
+
+async def _prior(ctx: CallContext) -> tuple[Prior | None, Mapping[str, JsonValue]]:
+    found = ctx.findings
+    prior = await found.exact() or await found.other_channel()
+    if prior is not None:
+        return prior, {}
+    similar = await found.similar(judge=False)
+    return similar.prior, similar.detail
 
 
 def held(ctx: CallContext, answer: Answer, kind: QuestionKind, question: str) -> Proceed | Deny:

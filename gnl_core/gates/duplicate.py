@@ -39,6 +39,8 @@ class Duplicate:
         if action == "off" or not found.covered:
             return PROCEED
         allowed = ctx.answer is not None and ctx.answer.approved
+        if allowed and ctx.call.tool.confirm:
+            return PROCEED  # the confirm gate took the answer, as it does where the question was asked
         if not allowed and found.refused_before():
             return Deny(REFUSED)
         prior = await found.exact() or await found.other_channel()

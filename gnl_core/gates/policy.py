@@ -7,10 +7,10 @@ import inspect
 from typing import ClassVar
 
 from gnl_core.errors import GuardFailedError
-from gnl_core.gates.confirm import held
+from gnl_core.gates.confirm import ask_beside, held
 from gnl_core.hook import LATE, seconds_for, within
 from gnl_core.policy import Allow, GuardCall, GuardVerdict, RequireApproval, read_verdict
-from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, Question, State, Suspend, Verdict
+from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, State, Verdict
 
 
 class Policy:
@@ -30,7 +30,7 @@ class Policy:
             case RequireApproval(reason):
                 question = reason or f"Policy asks for an approval of {ctx.call.tool.name}."
                 if ctx.answer is None:
-                    return Suspend(Question("guard", question))
+                    return await ask_beside(ctx, "guard", question)
                 return PROCEED if ctx.state is State.ANSWERED else held(ctx, ctx.answer, "guard", question)
             case _:
                 reason = f" Reason: {verdict.reason}." if verdict.reason else ""

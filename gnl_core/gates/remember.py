@@ -25,7 +25,7 @@ class Remember:
             return PROCEED
         claim, finish = await self._marker(ctx)
         claim += self._tombstone(ctx)
-        finish += self._person(ctx)
+        finish += await self._person(ctx)
         finish += await self._similar(ctx)
         return Proceed(claim=claim, finish=finish) if claim or finish else PROCEED
 
@@ -41,10 +41,10 @@ class Remember:
             value["channel"] = ctx.request.options.channel
         if marker is None:
             return (Create(key, value),), (_ends(key, value),)
+        if found.is_free(marker):  # its own too, from an attempt that failed: it is under way once more
+            return (Replace(key, marker.version, value),), (_ends(key, value),)
         if found.is_own(marker):
             return (), (_ends(key, value),)
-        if found.is_free(marker):
-            return (Replace(key, marker.version, value),), (_ends(key, value),)
         return (), ()
 
     def _tombstone(self, ctx: CallContext) -> tuple[Op, ...]:
@@ -60,7 +60,8 @@ class Remember:
         key = keys.tombstone(keys.thread_scope(call.thread), call.tool.name, call.args_digest, other)
         return (Create(key, value, if_present="keep"),)
 
-    def _person(self, ctx: CallContext) -> tuple[Finish, ...]:
+    async def _person(self, ctx: CallContext) -> tuple[Finish, ...]:
+        """The first to do a job stays first, until that counts no more."""
         found, call = ctx.findings, ctx.call
         key, identity = found.person_key, found.identity
         if key is None or identity is None:
@@ -70,10 +71,12 @@ class Remember:
             "root": call.root,
             "run": call.run,
             "call": call.id,
-            "channel": ctx.request.options.channel,
+            "channel": ctx.request.options.channel or "",
             "sentence": identity.sentence,
             "amounts": amounts_of(identity),
         }
+        if await found.person_is_old():
+            return (_on_success(Put(key, value)),)
         return (_on_success(Create(key, value, if_present="keep")),)
 
     async def _similar(self, ctx: CallContext) -> tuple[Finish, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
+from gnl_core.gates.confirm import held
 from gnl_core.repeats import incident_of, question_about
 from gnl_core.verdicts import PROCEED, CallContext, Question, State, Suspend, Verdict
 
@@ -16,13 +18,14 @@ class Semantic:
 
     async def rule(self, ctx: CallContext) -> Verdict:
         """Suspend with the earlier work beside the call, or go on as if there were no such layer."""
-        if ctx.answer is not None:
+        if ctx.answer is not None and ctx.answer.approved:
             return PROCEED  # a person has looked at this very call
         found = await ctx.findings.similar(judge=True)
         if found.prior is None:
             return PROCEED
         message = f"{ctx.call.tool.name} looks like call {found.prior.tool_call_id} of run {found.prior.run_id}"
-        return Suspend(
-            Question("semantic", question_about(found.prior, ctx.call.tool, ctx.now), found.prior.to_json()),
-            (incident_of(ctx, found.prior, "suspend", f"{message}; a person was asked", **found.detail),),
-        )
+        noted = (incident_of(ctx, found.prior, "suspend", f"{message}; a person was asked", **found.detail),)
+        question = question_about(found.prior, ctx.call.tool, ctx.now)
+        if ctx.answer is not None:
+            return dataclasses.replace(held(ctx, ctx.answer, "semantic", question), incidents=noted)
+        return Suspend(Question("semantic", question, found.prior.to_json()), noted)
