@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from gnl_core import keys
@@ -227,7 +228,8 @@ async def decide(
         output: For a call in doubt that is not to run again: what it is known to have come to. The call is then
             recorded as succeeded with it.
         relation: For a yes to a call that is shown beside earlier work (`Interrupt.prior`): 'different_work' or
-            'deliberate_repeat'. It labels the pair and changes nothing else.
+            'deliberate_repeat'. It labels the pair and changes nothing else; it can be added to a yes that stands,
+            as long as the call has not begun.
 
     Raises:
         UnknownQuestionError: No such question is open; the message lists those of its run.
@@ -272,7 +274,8 @@ async def decide(
             return stored
         outcome = await journal.apply(ops, batch=new_batch())
         if isinstance(outcome, Applied):
-            return answer
+            written = getattr(ops[-1], "value", None)
+            return answer if stored is None or written == answer.to_json() else replace(stored, relation=relation)
     raise RefusedError(f"question {question!r} changed while it was answered; look at it and answer again")
 
 
@@ -347,7 +350,8 @@ def answer_ops(
     if stored is None or expired or stored.args_digest != interrupt.args_digest:
         return (unchanged, Replace(key, row.version, answer.to_json()))
     if stored.approved and answer.approved and answer.relation not in (None, stored.relation):
-        return (unchanged, Replace(key, row.version, answer.to_json()))  # a label, and the same decision
+        # A label: who decided, when and until when stays as it is.
+        return (unchanged, Replace(key, row.version, replace(stored, relation=answer.relation).to_json()))
     if stored.approved == answer.approved and stored.has_output == answer.has_output and stored.output == answer.output:
         return ()
     if stored.approved and not answer.approved:

@@ -170,6 +170,11 @@ def _contradiction(one: str, other: str, what: str) -> ConfigError:
 def _ahead(approval: Approval, args_digest: str, now: int) -> Answer:
     if approval.output is not MISSING:
         raise ConfigError("an output says what a call in doubt came to; it cannot come before the doubt")
+    if approval.relation is not None:
+        raise ConfigError(
+            "a relation is about the earlier work that a question shows beside its call; it cannot come before the "
+            "question"
+        )
     return Answer(
         kind="confirm",
         attempt=0,
