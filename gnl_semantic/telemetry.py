@@ -59,7 +59,7 @@ MOST_RECENT = 1_000
 """Most questions that can be listed one by one."""
 
 _ORIGINS: Final = ("identity", "rule", "judge")
-_ASKERS: Final = ("gate", "confirm")
+_ASKERS: Final = ("gate", "confirm", "guard")
 _END_OF_TIME: Final = 10**13
 """Times have 13 digits in keys."""
 
@@ -79,7 +79,8 @@ class Telemetry:
         by_origin: The same by what found the earlier work: 'identity', 'rule', 'judge'. A person's work in another run
             counts as 'identity'.
         channel: Those of 'identity' that were found in another run of the person.
-        by_asker: The same by who asked: 'gate', or 'confirm' for a tool that asks before every call anyway.
+        by_asker: The same by who asked: 'gate'; 'confirm' for a tool, and 'guard' for a caller's guard, that would have
+            asked anyway.
         exact: Repeats with equal arguments.
         scan: What candidate scans came to where nothing was asked.
         judge: What the judge came to.

@@ -12,8 +12,9 @@ from gnl_core.journal.port import JsonValue
 from gnl_semantic.rate import Rate
 from gnl_semantic.telemetry_rates import rate_json, wilson
 
-Asker = Literal["gate", "confirm"]
-"""Who put the question: a gate that stopped the call for it, or a tool that asks before every call anyway."""
+Asker = Literal["gate", "confirm", "guard"]
+"""Who put the question: a gate that stopped the call for it; or a tool that asks before every call, or the caller's
+guard, that would have asked anyway and showed the earlier work beside."""
 
 Decision = Literal["approved", "denied", "pending"]
 

@@ -35,6 +35,8 @@ class Noticed:
 
     Attributes:
         at: Milliseconds of the store's clock.
+        run_id: The run whose call it is.
+        call: Our id of the call.
         source: Who noticed.
         action: What was done.
         tool: Name of the tool; '' where the row does not say.
@@ -43,6 +45,8 @@ class Noticed:
     """
 
     at: int
+    run_id: str
+    call: str
     source: Source
     action: str
     tool: str
@@ -101,7 +105,7 @@ async def walk(reader: Reader, since: int | None, skipped: Skipped) -> AsyncIter
             noticed = _read(reader, skipped, at, key, row)
             if noticed is not None:
                 found.append(noticed)
-        for noticed in await _decided(reader, found):
+        for noticed in await _decided(reader, await _named(reader, found)):
             yield noticed
 
 
@@ -126,13 +130,22 @@ def _read(reader: Reader, skipped: Skipped, at: int, key: Key, row: Entry | None
         return None
     _, root, part, _, call, source, action = key
     tool = _text(detail.get("tool"), _LONGEST_NAME)
-    noticed = Noticed(at=at, source=cast("Source", source), action=action, tool=tool, detail=detail)
+    noticed = Noticed(
+        at=at,
+        run_id=keys.run_id_of(root, part),
+        call=call,
+        source=cast("Source", source),
+        action=action,
+        tool=tool,
+        detail=detail,
+    )
     if action != "suspend":
         return noticed
     origin = _origin(source, detail.get("origin"))
-    asker: Asker = "confirm" if detail.get("asked_by") == "confirm" else "gate"
+    said = detail.get("asked_by")
+    asker: Asker = said if said in ("confirm", "guard") else "gate"
     asked = Asked(
-        run_id=keys.run_id_of(root, part),
+        run_id=noticed.run_id,
         call=call,
         kind=_kind(origin, asker),
         attempt=0,
@@ -153,8 +166,8 @@ def _origin(source: str, said: object) -> Origin:
 
 
 def _kind(origin: Origin, asker: Asker) -> str:
-    if asker == "confirm":
-        return "confirm"
+    if asker != "gate":
+        return asker
     return "duplicate" if origin in ("exact", "channel") else "semantic"
 
 
@@ -167,6 +180,21 @@ def _names(value: object) -> tuple[str, ...]:
 
 def _text(value: object, most: int) -> str:
     return value[:most] if isinstance(value, str) else ""
+
+
+async def _named(reader: Reader, found: Sequence[Noticed]) -> list[Noticed]:
+    """Return the same with the names of tools that incidents leave out, from the records of their calls."""
+    places = {id(one): place for one in found if not one.tool and (place := keys.parse_call_id(one.call)) is not None}
+    wanted = [keys.tool(*keys.split_run_id(one.run_id), *places[id(one)]) for one in found if id(one) in places]
+    rows = iter(await reader.get_many(wanted))
+    named: list[Noticed] = []
+    for one in found:
+        row = next(rows) if id(one) in places else None
+        value = row.value if row is not None else None
+        tool = _text(value.get("tool"), _LONGEST_NAME) if isinstance(value, dict) else ""
+        asked = one.asked if one.asked is None else replace(one.asked, tool=one.tool or tool)
+        named.append(replace(one, tool=one.tool or tool, asked=asked))
+    return named
 
 
 # Decisions ---------------------------------------------------------------------------------------------------------

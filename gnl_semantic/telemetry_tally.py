@@ -116,7 +116,7 @@ class Tally:
         self.by_action: Counter[str] = Counter()
         self.all = Count()
         self.by_origin = {name: Count() for name in ("identity", "channel", "rule", "judge")}
-        self.by_asker = {name: Count() for name in ("gate", "confirm")}
+        self.by_asker = {name: Count() for name in ("gate", "confirm", "guard")}
         self.recent: deque[Asked] = deque(maxlen=recent)
         self._tools: dict[str, _Tool] = {}
         self._declared: dict[tuple[str, tuple[str, ...]], Count] = {}
