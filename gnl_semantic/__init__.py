@@ -1,8 +1,8 @@
 """The finder of past work that looks the same. It may put a question to a person, and nothing else.
 
 The rooms: `gnl_semantic.similar` (the gate's finder), `gnl_semantic.embedder` (texts to vectors), `gnl_semantic.ladder`
-(the rules), `gnl_semantic.judge`, `gnl_semantic.telemetry` (what it came to). Names that need numpy are loaded when they
-are used.
+(the rules), `gnl_semantic.judge`, `gnl_semantic.telemetry` (what it came to). Names that need numpy are loaded when
+they are used.
 """
 
 import importlib

@@ -1,0 +1,154 @@
+"""One text to one unit vector, within a deadline, and without ever failing the call that it is for."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gnl_core.hook import LATE, call_in_thread, within
+from gnl_semantic.embedder.port import Embedder, Vectors
+
+EmbedFunction: TypeAlias = Callable[[Sequence[str]], Any | Awaitable[Any]]
+"""Texts in, one vector a text out: lists of numbers or an array; sync (then in a thread) or async."""
+
+CACHED_TEXTS = 500
+"""Texts whose vectors are kept, an embedder: the one used longest ago goes first."""
+
+OUTAGE = 3
+"""Failures in a row that are an outage."""
+
+TEMPLATE_VERSION = "1"
+"""Version of the canonical sentence that is embedded; part of a vector's stamp."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """What one text came to.
+
+    Attributes:
+        vector: float32 of length 1, shape (dimension,); None where the embedder failed, or was too late.
+        cached: Whether no call was made.
+        milliseconds: How long the call took.
+        outage: Whether this was the third failure in a row.
+    """
+
+    vector: Vectors | None
+    cached: bool = False
+    milliseconds: int = 0
+    outage: bool = False
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one embedder in this process, whichever gate uses it."""
+
+    texts: OrderedDict[tuple[str, str, str], Vectors]
+    lock: threading.Lock
+    dimension: int | None = None
+    failures: int = 0
+
+
+_memories: WeakKeyDictionary[Any, dict[str, _Memory]] = WeakKeyDictionary()
+_memories_lock = threading.Lock()
+
+
+class Embedding:
+    """An embedder as the gate uses it.
+
+    Args:
+        embed: An `Embedder`, or a function.
+        stamp: What its vectors are stamped with.
+        seconds: How long one call may take.
+    """
+
+    def __init__(self, embed: Embedder | EmbedFunction, *, stamp: str, seconds: float) -> None:
+        self.stamp = stamp
+        self.seconds = seconds
+        self._embed = embed
+        self._memory = _memory_of(embed, stamp)
+        if isinstance(embed, Embedder):
+            self._memory.dimension = embed.profile.dimension
+
+    async def embed(self, text: str) -> Embedded:
+        """Return the vector of a text; the same text is embedded once. Raises nothing but the caller's cancellation."""
+        memory, key = self._memory, (self.stamp, TEMPLATE_VERSION, text)
+        with memory.lock:
+            known = memory.texts.get(key)
+            if known is not None:
+                memory.texts.move_to_end(key)
+                return Embedded(vector=known, cached=True)
+        started = time.monotonic()
+        try:
+            vector = self._checked(await self._call(text))
+        except Exception as error:  # whatever somebody's embedder raises
+            logger.warning("%s could not embed a text: %s: %s", self.stamp, type(error).__name__, error)
+            vector = None
+        took = round((time.monotonic() - started) * 1000)
+        with memory.lock:
+            if vector is None:
+                memory.failures += 1
+                return Embedded(vector=None, milliseconds=took, outage=memory.failures == OUTAGE)
+            memory.failures = 0
+            memory.dimension = len(vector)
+            memory.texts[key] = vector
+            while len(memory.texts) > CACHED_TEXTS:
+                memory.texts.popitem(last=False)
+        return Embedded(vector=vector, milliseconds=took)
+
+    async def _call(self, text: str) -> object:
+        if isinstance(self._embed, Embedder):
+            port = self._embed
+            answer = await within(self.seconds, lambda: port.embed([text]))
+        else:
+            function = self._embed
+            answer = await within(self.seconds, lambda: _call_function(function, [text]))
+        if answer is LATE:
+            raise TimeoutError(f"no vector within {self.seconds:g} s")
+        return answer
+
+    def _checked(self, answer: object) -> Vectors:
+        """Return the one vector of an answer, at length 1.
+
+        Raises:
+            ValueError: It is none: of another shape or width, not finite, or of length 0.
+        """
+        rows = np.asarray(answer, dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
+            raise ValueError(f"one text came to vectors of shape {rows.shape}")
+        row = rows[0]
+        expected = self._memory.dimension
+        if expected is not None and len(row) != expected:
+            raise ValueError(f"a vector of {len(row)} dimensions, where this embedder has {expected}")
+        length = float(np.linalg.norm(row))
+        if not np.isfinite(length) or not length:
+            raise ValueError("a vector that is not finite, or has no length")
+        unit = np.ascontiguousarray(row / np.float32(length), dtype=np.float32)
+        unit.flags.writeable = False
+        return unit
+
+
+async def _call_function(function: EmbedFunction, texts: Sequence[str]) -> object:
+    if inspect.iscoroutinefunction(function):
+        return await function(texts)
+    answer = await call_in_thread(lambda: function(texts))  # it may block, or give something to await
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _memory_of(embed: object, stamp: str) -> _Memory:
+    with _memories_lock:
+        try:
+            stamps = _memories.setdefault(embed, {})
+        except TypeError:  # an object that nothing weak can point to: its gate alone remembers
+            stamps = {}
+        return stamps.setdefault(stamp, _Memory(OrderedDict(), threading.Lock()))
