@@ -17,6 +17,7 @@ from gnl_semantic.judge.transport import JudgeInfo, Reply, within
 from gnl_semantic.judge.transports.faults import brief, status_error
 
 if TYPE_CHECKING:
+    from openai import Omit
     from openai.types.chat import ChatCompletion
 
 _OURS = frozenset({"model", "messages", "stream", "n", "temperature", "max_tokens"})
@@ -87,7 +88,9 @@ class OpenAICompatibleJudge:
         )
         # Without a key of its own a server gets none of what the environment holds for another one.
         names = () if self._key else ("Authorization", "OpenAI-Organization", "OpenAI-Project")
-        self._headers = {name: openai.Omit() for name in names}
+        self._headers: dict[str, str | Omit] = {name: openai.Omit() for name in names}
+        # A connection that is kept belongs to the event loop that opened it, and a judge may outlive that one.
+        self._headers["Connection"] = "close"
 
     @property
     def info(self) -> JudgeInfo:
