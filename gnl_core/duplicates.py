@@ -231,6 +231,8 @@ def from_json(value: Any) -> Duplicates | DuplicatesByClass | None:
     """
     if value is None:
         return None
+    if not isinstance(value, Mapping):
+        raise TypeError("side_effect_duplicates is no object")
     members = dict(value)
     semantic = members.pop("semantic", None)
     if semantic is not None:
