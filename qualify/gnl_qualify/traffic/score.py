@@ -36,8 +36,9 @@ class Score:
         refused_calls: Calls of no tool, or with arguments that fit none; nothing else counts them.
         repeats: Calls that a repeat was wanted of.
         asked: Repeats that a person was asked about, by rung.
+        beside_other: Repeats among these that were shown beside other work than what they repeat.
         missed: Repeats that nobody was asked about.
-        groundless: Missed repeats among these whose first work was never done, so that there was nothing to find.
+        reasons: Why nobody was asked about a missed repeat, by its name, as far as the gates wrote it down.
         reissued: Calls for other work that equal an earlier call, which a person was asked about.
         false_alarms: Calls for other work that a person was asked about for another reason, by rung.
         executions: What the tools did, by the ledger.
@@ -58,8 +59,9 @@ class Score:
     refused_calls: int
     repeats: int
     asked: dict[str, tuple[str, ...]]
+    beside_other: tuple[str, ...]
     missed: tuple[str, ...]
-    groundless: tuple[str, ...]
+    reasons: dict[str, str]
     reissued: tuple[str, ...]
     false_alarms: dict[str, tuple[str, ...]]
     executions: int
@@ -108,8 +110,9 @@ class Score:
 class _Tally:
     asked: dict[str, list[str]] = field(default_factory=lambda: {origin: [] for origin in ORIGINS})
     false_alarms: dict[str, list[str]] = field(default_factory=lambda: {o: [] for o in ORIGINS if o != "exact"})
+    beside_other: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
-    groundless: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
     reissued: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
     calls: int = 0
@@ -130,14 +133,37 @@ class _Tally:
             self.repeats += 1
             if origin:
                 self.asked[origin].append(name)
+                if not _shows_its_work(call, played):
+                    self.beside_other.append(name)
             else:
                 self.missed.append(name)
-                if not _was_done(call, played):
-                    self.groundless.append(name)
+                self.reasons[name] = reason_of(call) if _was_done(call, played) else "its first work was never done"
         elif origin == "exact":
             self.reissued.append(name)
         elif origin:
             self.false_alarms[origin].append(name)
+
+
+def reason_of(call: PlayedCall) -> str:
+    """Return why nobody was asked about a call, by what the gates wrote down about it."""
+    details = {note["source"]: note["detail"] for note in call.notes if note["action"] == "warn"}
+    if "semantic-judge" in details:
+        return f"judge: {details['semantic-judge']['outcome']}"
+    scan = details.get("semantic-guard", {})
+    for name, reason in _REASONS.items():
+        if scan.get(name):
+            return reason
+    return "nothing alike"
+
+
+_REASONS = {
+    "gray_calls": "gray",
+    "dropped_by_rule": "a rule told them apart",
+    "dropped_discriminator": "a discriminator differs",
+    "reason": "no usable identity",
+    "no_scan": "the store could not be read",
+    "embedder_outage": "the embedder was out",
+}
 
 
 def score(playing: Playing) -> Score:
@@ -162,8 +188,9 @@ def score(playing: Playing) -> Score:
         refused_calls=tally.refused,
         repeats=tally.repeats,
         asked=_frozen(tally.asked),
+        beside_other=tuple(tally.beside_other),
         missed=tuple(tally.missed),
-        groundless=tuple(tally.groundless),
+        reasons=tally.reasons,
         reissued=tuple(tally.reissued),
         false_alarms=_frozen(tally.false_alarms),
         executions=sum(played.executions for played in playing.conversations),
@@ -188,6 +215,13 @@ def _was_done(call: PlayedCall, played: PlayedConversation) -> bool:
         for one in first.calls
         if one is not call
     )
+
+
+def _shows_its_work(call: PlayedCall, played: PlayedConversation) -> bool:
+    """Whether the question showed a call of the turn that asked first, or of another repeat of it."""
+    first = call.asked[0].first
+    shown = [(turn, one) for turn in played.turns for one in turn.calls if f"{one.run_id}/{one.call}" == first]
+    return any(turn.number == call.label.of or one.label == call.label for turn, one in shown)
 
 
 def _frozen(lists: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:

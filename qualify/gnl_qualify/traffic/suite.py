@@ -78,7 +78,8 @@ async def play_suite(
                 model_of, label_of = scripted(style)
                 played.append(await play(conversation, model_of=model_of, label_of=label_of, limits=limits))
                 if progress is not None:
-                    progress(f"{style}, {setting}", len(played), len(conversations))
+                    done = len(playings) * len(conversations) + len(played)
+                    progress("conversations", done, len(conversations) * len(settings) * len(styles))
             playings.append(
                 Playing(model=style, setting=setting, conversations=tuple(played), expected=len(conversations))
             )

@@ -58,12 +58,18 @@ def render_text(scores: Sequence[Score], *, live: bool = False) -> str:
 
 def _lists(score: Score) -> list[tuple[str, tuple[str, ...]]]:
     return [
-        ("repeats nobody was asked about", score.missed),
-        ("of these, with no first work to find", score.groundless),
+        ("repeats shown beside other work", score.beside_other),
+        *((f"repeats nobody was asked about ({why})", names) for why, names in _missed(score).items()),
         ("an earlier call made again for other work", score.reissued),
         *((f"false alarms ({origin})", names) for origin, names in score.false_alarms.items()),
         ("EXECUTED AS OFTEN AS NOBODY ALLOWED", score.unasked),
     ]
+
+
+def _missed(score: Score) -> dict[str, tuple[str, ...]]:
+    """Return missed repeats by the reason, in order of first appearance."""
+    reasons = dict.fromkeys(score.reasons.values())
+    return {why: tuple(name for name in score.missed if score.reasons[name] == why) for why in reasons}
 
 
 def _name(score: Score) -> str:
