@@ -21,6 +21,7 @@ from gnl_qualify.exam_command import exam_options, given, run_exam
 from gnl_qualify.sign_command import keygen, sign
 from gnl_qualify.status import INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
 from gnl_qualify.terminal import complain, forgive_encoding, plain, tell
+from gnl_qualify.traffic_command import traffic
 from gnl_qualify.verify_command import verify
 
 _FILE = click.Path(path_type=Path)
@@ -63,7 +64,7 @@ def sitting(report: Path, commit: str) -> None:
     tell(plain(line))
 
 
-for _command in (calibrate, compare, verify, sign, keygen):
+for _command in (calibrate, compare, verify, sign, keygen, traffic):
     cli.add_command(_command)
 
 
