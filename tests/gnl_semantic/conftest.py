@@ -134,3 +134,9 @@ def file_desk(tmp_path):
     yield make
     for storage in storages:
         storage.close()
+
+
+@pytest.fixture(scope="session")
+def desk_type():
+    """For tests that open stores of their own."""
+    return Desk
