@@ -88,7 +88,7 @@ class Findings:
                 in_flight=value.get("state") != "done",
                 channel=str(value.get("channel") or ""),
             )
-        return self._in_request()
+        return await self._in_request()
 
     def is_free(self, marker: Entry) -> bool:
         """Whether a marker says that nothing has happened, or counts no more."""
@@ -113,7 +113,12 @@ class Findings:
         found = self._request.calls_like(call.tool.name, call.args_digest)
         return [(entry, record) for entry, record in found if entry.key != own]
 
-    def _in_request(self) -> Prior | None:
+    async def _in_request(self) -> Prior | None:
+        alike = [(entry, record) for entry, record in self._alike() if _may_have_happened(record)]
+        if not alike:
+            return None
+        # What was last seen of the clock is older than the model's answer, and how old the work is, is told and counts.
+        self._request.now = max(self._request.now, await self._request.journal.now())
         found = [
             Prior(
                 origin="exact",
@@ -122,8 +127,8 @@ class Findings:
                 at=entry.updated_at if record.status == "succeeded" else record.started_at or entry.updated_at,
                 in_flight=record.status != "succeeded",
             )
-            for entry, record in self._alike()
-            if _may_have_happened(record) and not self._is_old(entry.updated_at)
+            for entry, record in alike
+            if not self._is_old(entry.updated_at)
         ]
         # The first that is done, else the first that is under way.
         return min(found, key=lambda prior: (prior.in_flight, prior.at), default=None)

@@ -61,7 +61,7 @@ async def ask_beside(ctx: CallContext, kind: QuestionKind, reason: str) -> Suspe
         return Suspend(Question(kind, reason))
     message = f"the question about {ctx.call.tool.name} shows call {prior.tool_call_id} of run {prior.run_id}"
     noted = incident_of(ctx, prior, "suspend", message, asked_by=kind, **detail)
-    text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.now)}"
+    text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.request.now)}"
     return Suspend(Question(kind, text, prior.to_json()), (noted,))
 
 

@@ -51,7 +51,7 @@ class Duplicate:
         message = f"{call.tool.name} repeats call {prior.tool_call_id} of run {prior.run_id}"
         match action:
             case "suspend":
-                question = question_about(prior, call.tool, ctx.now)
+                question = question_about(prior, call.tool, ctx.request.now)
                 noted = (incident_of(ctx, prior, "suspend", f"{message}; a person was asked"),)
                 if ctx.answer is not None:
                     return dataclasses.replace(held(ctx, ctx.answer, "duplicate", question), incidents=noted)

@@ -25,7 +25,7 @@ class Semantic:
             return PROCEED
         message = f"{ctx.call.tool.name} looks like call {found.prior.tool_call_id} of run {found.prior.run_id}"
         noted = (incident_of(ctx, found.prior, "suspend", f"{message}; a person was asked", **found.detail),)
-        question = question_about(found.prior, ctx.call.tool, ctx.now)
+        question = question_about(found.prior, ctx.call.tool, ctx.request.now)
         if ctx.answer is not None:
             return dataclasses.replace(held(ctx, ctx.answer, "semantic", question), incidents=noted)
         return Suspend(Question("semantic", question, found.prior.to_json()), noted)
