@@ -8,6 +8,9 @@ from gnl_core.journal.port import JsonValue
 from gnl_core.tools import Tool
 from gnl_core.verdicts import CallContext
 
+MAX_SHOWN = 500
+"""Most characters of an earlier sentence that a question quotes; the whole of it stands beside it, in `prior`."""
+
 NUDGE = (
     "This call did not run: the same work was begun before, or is done. Go on from what is known of it, or tell the "
     "user what is still missing."
@@ -56,17 +59,26 @@ def warning_of(prior: Prior, tool: Tool, now: int) -> str:
             text = f"Work with the same business identity ({fields}) was already completed {when} ({first})."
         case "identity":
             text = f"Work with the same business identity ({fields}) was already completed {when} ({first})"
-            text += f": {prior.sentence!r}, {_alike(prior)}."
+            text += f": {_shown(prior.sentence)}, {_alike(prior)}."
         case "rule":
             text = f"Work with the same business identity ({fields}), written differently, was already completed {when}"
-            text += f" ({first}): {prior.sentence!r}, {_alike(prior)}."
+            text += f" ({first}): {_shown(prior.sentence)}, {_alike(prior)}."
         case _:
-            text = f"Similar work was already completed {when} ({first}): {prior.sentence!r}, {_alike(prior)}. Its "
+            text = (
+                f"Similar work was already completed {when} ({first}): {_shown(prior.sentence)}, {_alike(prior)}. Its "
+            )
             text += f"identity fields ({fields}) differ; a second look took both for the same thing."
     if prior.amounts_differ:
         fields = ", ".join(prior.amounts_differ)
         text += f" The amounts differ ({fields}): a new job, or a typing error? Check carefully."
     return text
+
+
+def _shown(sentence: str) -> str:
+    """Return a record's sentence for people to read: in quotes, its control characters visible, and not endless."""
+    if len(sentence) <= MAX_SHOWN:
+        return repr(sentence)
+    return f"{sentence[:MAX_SHOWN]!r}\u2026 (the first {MAX_SHOWN} of {len(sentence)} characters)"
 
 
 def _alike(prior: Prior) -> str:

@@ -6,7 +6,7 @@ leaves gray. A gray candidate never hides a match that comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,10 +69,10 @@ def decide(identity: Identity, candidates: Sequence[Scored], *, rules: Rules | N
     discriminated = separated = 0
     grays: list[Scored] = []
     for one in sorted(candidates, key=_order):
-        if dict(one.past.discriminators) != dict(identity.discriminators):
+        if not _same(one.past.discriminators, identity.discriminators):
             discriminated += 1
             continue
-        if dict(one.past.identity) == dict(identity.values):
+        if _same(one.past.identity, identity.values):
             return _asked(identity, one, "identity", ())
         if rules is None:
             grays.append(one)
@@ -91,6 +91,11 @@ def decide(identity: Identity, candidates: Sequence[Scored], *, rules: Rules | N
         dropped_identity=len(grays),
         dropped_by_rule=separated,
     )
+
+
+def _same(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
+    """Whether two records say the same; a field that was declared since says nothing in the older one."""
+    return all(a.get(name, "") == b.get(name, "") for name in {*a, *b})
 
 
 def _order(one: Scored) -> tuple[float, int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import threading
@@ -16,6 +17,7 @@ import numpy as np
 
 from gnl_core.hook import LATE, call_in_thread, within
 from gnl_semantic.embedder.port import Embedder, Vectors
+from gnl_semantic.past import TEMPLATE_VERSION
 
 EmbedFunction: TypeAlias = Callable[[Sequence[str]], Any | Awaitable[Any]]
 """Texts in, one vector a text out: lists of numbers or an array; sync (then in a thread) or async."""
@@ -25,9 +27,6 @@ CACHED_TEXTS = 500
 
 OUTAGE = 3
 """Failures in a row that are an outage."""
-
-TEMPLATE_VERSION = "1"
-"""Version of the canonical sentence that is embedded; part of a vector's stamp."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +39,15 @@ class Embedded:
         vector: float32 of length 1, shape (dimension,); None where the embedder failed, or was too late.
         cached: Whether no call was made.
         milliseconds: How long the call took.
-        outage: Whether this was the third failure in a row.
     """
 
     vector: Vectors | None
     cached: bool = False
     milliseconds: int = 0
-    outage: bool = False
+
+
+class _NoVectorError(ValueError):
+    """An answer that is no vector. Its message holds shapes and figures, nothing of a text."""
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class _Memory:
     lock: threading.Lock
     dimension: int | None = None
     failures: int = 0
+    untold: bool = False
 
 
 _memories: WeakKeyDictionary[Any, dict[str, _Memory]] = WeakKeyDictionary()
@@ -92,13 +94,17 @@ class Embedding:
         try:
             vector = self._checked(await self._call(text))
         except Exception as error:  # whatever somebody's embedder raises
-            logger.warning("%s could not embed a text: %s: %s", self.stamp, type(error).__name__, error)
+            # By its type alone: an embedder may repeat in its message what it was sent.
+            told = str(error) if isinstance(error, _NoVectorError) else type(error).__name__
+            logger.warning("%s could not embed a text: %s", self.stamp, told)
+            logger.debug("%s could not embed a text", self.stamp, exc_info=error)
             vector = None
         took = round((time.monotonic() - started) * 1000)
         with memory.lock:
             if vector is None:
                 memory.failures += 1
-                return Embedded(vector=None, milliseconds=took, outage=memory.failures == OUTAGE)
+                memory.untold |= memory.failures == OUTAGE
+                return Embedded(vector=None, milliseconds=took)
             memory.failures = 0
             memory.dimension = len(vector)
             memory.texts[key] = vector
@@ -106,43 +112,52 @@ class Embedding:
                 memory.texts.popitem(last=False)
         return Embedded(vector=vector, milliseconds=took)
 
+    def take_outage(self) -> bool:
+        """Whether an outage has begun that nobody was told of yet: each is told once, whichever gate asks first."""
+        with self._memory.lock:
+            untold, self._memory.untold = self._memory.untold, False
+        return untold
+
     async def _call(self, text: str) -> object:
-        if isinstance(self._embed, Embedder):
-            port = self._embed
-            answer = await within(self.seconds, lambda: port.embed([text]))
-        else:
-            function = self._embed
-            answer = await within(self.seconds, lambda: _call_function(function, [text]))
+        embed = self._embed.embed if isinstance(self._embed, Embedder) else self._embed
+        answer = await within(self.seconds, lambda: _called(embed, [text]))
         if answer is LATE:
-            raise TimeoutError(f"no vector within {self.seconds:g} s")
+            raise _NoVectorError(f"none came within {self.seconds:g} s")
         return answer
 
     def _checked(self, answer: object) -> Vectors:
         """Return the one vector of an answer, at length 1.
 
         Raises:
-            ValueError: It is none: of another shape or width, not finite, or of length 0.
+            _NoVectorError: It is none: of another shape or width, not finite, or of length 0.
         """
-        rows = np.asarray(answer, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            rows = np.asarray(answer, dtype=np.float32)
         if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
-            raise ValueError(f"one text came to vectors of shape {rows.shape}")
-        row = rows[0]
+            raise _NoVectorError(f"one text came to vectors of shape {rows.shape}")
+        row = rows[0].astype(np.float64)  # the square of a float32 may be none
         expected = self._memory.dimension
         if expected is not None and len(row) != expected:
-            raise ValueError(f"a vector of {len(row)} dimensions, where this embedder has {expected}")
+            raise _NoVectorError(f"a vector of {len(row)} dimensions, where this embedder has {expected}")
         length = float(np.linalg.norm(row))
         if not np.isfinite(length) or not length:
-            raise ValueError("a vector that is not finite, or has no length")
-        unit = np.ascontiguousarray(row / np.float32(length), dtype=np.float32)
+            raise _NoVectorError("a vector that is not finite, or has no length")
+        unit = np.ascontiguousarray(row / length, dtype=np.float32)
         unit.flags.writeable = False
         return unit
 
 
-async def _call_function(function: EmbedFunction, texts: Sequence[str]) -> object:
-    if inspect.iscoroutinefunction(function):
-        return await function(texts)
-    answer = await call_in_thread(lambda: function(texts))  # it may block, or give something to await
-    return await answer if inspect.isawaitable(answer) else answer
+async def _called(embed: EmbedFunction, texts: Sequence[str]) -> object:
+    """Call an embedder. The exit of one is not the program's: it is an error like any other."""
+    try:
+        if inspect.iscoroutinefunction(embed):
+            return await embed(texts)
+        answer = await call_in_thread(lambda: embed(texts))  # it may block, or give something to await
+        return await answer if inspect.isawaitable(answer) else answer
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"the embedder raised {type(error).__name__}") from error
 
 
 def _memory_of(embed: object, stamp: str) -> _Memory:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
+from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -16,8 +18,8 @@ from gnl_core.identity import canonical_sentence
 from gnl_core.journal.port import Entry, JsonValue, Key, Op
 from gnl_semantic.decide import Finding, Scored, decide
 from gnl_semantic.embedder.load import load_embedder
-from gnl_semantic.embedder.port import Embedder
-from gnl_semantic.embedding import Embedded, Embedding, EmbedFunction
+from gnl_semantic.embedder.port import Embedder, Vectors
+from gnl_semantic.embedding import CACHED_TEXTS, Embedded, Embedding, EmbedFunction
 from gnl_semantic.judge.runtime import Judge, Judged
 from gnl_semantic.past import Past, fold_hash, past_ops, read_past
 from gnl_semantic.recall import TOP_K
@@ -79,6 +81,8 @@ class SemanticGate:
         self._profile = chosen.profile if isinstance(chosen, Embedder) else None
         self._embedding = Embedding(chosen, stamp=_stamp(chosen, embed_model_id), seconds=embed_timeout)
         self._cache = cache
+        self._missed: deque[tuple[object, ...]] = deque(maxlen=CACHED_TEXTS)
+        self._lock = threading.Lock()
 
     @property
     def embed_model_id(self) -> str:
@@ -125,21 +129,28 @@ class SemanticGate:
 
     async def find(self, subject: Subject, *, judge: bool) -> Found:
         """Return what looks alike; see `gnl_core.findings.Similar`."""
+        counts: dict[str, int] = {"guarded": 1}
         try:
-            return await self._find(subject, judge=judge)
+            return await self._find(subject, counts, judge=judge)
         except Exception as error:  # a store that cannot be read must cost no call
             logger.exception("work like call %s of run %s could not be looked for", subject.call, subject.run)
             detail: dict[str, JsonValue] = {"no_scan": True, "cause": type(error).__name__}
-            return Found(counts={"guarded": 1}, notices=(self._scan_notice(subject, detail),))
+            if self._embedding.take_outage():
+                detail["embedder_outage"] = True
+            return Found(counts=counts, notices=(self._scan_notice(subject, detail),))
 
-    async def _find(self, subject: Subject, *, judge: bool) -> Found:
-        rows, embedded = await asyncio.gather(self._look(subject), self._embedding.embed(subject.identity.sentence))
-        counts = {
-            "guarded": 1,
+    async def _find(self, subject: Subject, counts: dict[str, int], *, judge: bool) -> Found:
+        # Both are awaited to their end, also where one fails: the record needs the vector all the same.
+        rows, embedded = await asyncio.gather(self._look(subject), self._embed(subject), return_exceptions=True)
+        if isinstance(embedded, BaseException):
+            raise embedded
+        counts |= {
             "embedded": int(not embedded.cached),
             "embed_hits": int(embedded.cached),
             "embed_ms": embedded.milliseconds,
         }
+        if isinstance(rows, BaseException):
+            raise rows
         candidates, dropped_stamp = await self._recall(subject, rows, embedded)
         finding = decide(subject.identity, candidates, rules=self._rules)
         if finding.asked is not None:
@@ -166,11 +177,25 @@ class SemanticGate:
             "dropped_discriminator": finding.dropped_discriminator,
             "dropped_stamp": dropped_stamp,
             "gray_calls": int(finding.gray is not None),
-            "embedder_outage": embedded.outage,
+            "embedder_outage": self._embedding.take_outage(),
         }
         if any(scan.values()):
             notices.append(self._scan_notice(subject, {name: value for name, value in scan.items() if value}))
         return Found(notices=tuple(notices), counts=counts)
+
+    async def _embed(self, subject: Subject) -> Embedded:
+        embedded = await self._embedding.embed(subject.identity.sentence)
+        if embedded.vector is None:
+            with self._lock:
+                self._missed.append(_drive_of(subject))
+        return embedded
+
+    async def _vector(self, subject: Subject) -> Vectors | None:
+        """Return the vector for a call's record. What has just failed for this call does not hold it up once more."""
+        with self._lock:
+            if _drive_of(subject) in self._missed:
+                return None
+        return (await self._embed(subject)).vector
 
     async def _look(self, subject: Subject) -> tuple[Entry | None, set[str], set[str]]:
         """Read the scope's generation, the pairs that a person let pass, and the records whose identity folds alike."""
@@ -208,7 +233,9 @@ class SemanticGate:
         wanted: list[Key] = [keys.similar(subject.scope, subject.tool, name) for name in scores]
         read = await subject.journal.get_many(wanted)
         found: list[Scored] = []
-        for entry in read.entries:
+        for place, entry in zip(wanted, read.entries, strict=True):
+            if entry is None and scores[place[-1]] is not None:
+                self._cache.forget(subject)  # it is erased, and what is held of it goes too
             past = read_past(entry, subject.scope, subject.tool) if entry is not None else None
             if past is not None and not _is_old(past, subject):
                 found.append(Scored(past=past, score=scores[past.args_hash], exact=past.args_hash in alike))
@@ -270,13 +297,16 @@ class SemanticGate:
         """Return the operations that record the call's work; see `gnl_core.findings.Similar`."""
         try:
             place = keys.similar(subject.scope, subject.tool, subject.args_hash)
-            read, embedded = await asyncio.gather(
-                subject.journal.get_many([place]), self._embedding.embed(subject.identity.sentence)
-            )
-            return past_ops(subject, stamp=self.embed_model_id, vector=embedded.vector, known=read.entries[0])
+            read, vector = await asyncio.gather(subject.journal.get_many([place]), self._vector(subject))
+            return past_ops(subject, stamp=self.embed_model_id, vector=vector, known=read.entries[0])
         except Exception:  # what is not remembered is not found: today's behaviour, and the call goes on
             logger.exception("what call %s of run %s looks like could not be kept", subject.call, subject.run)
             return ()
+
+
+def _drive_of(subject: Subject) -> tuple[object, ...]:
+    """Name a call within one drive of its request."""
+    return (subject.journal.store_id, subject.root, subject.fence, subject.run, subject.call)
 
 
 def _judge_notice(subject: Subject, gray: Scored, judged: Judged) -> Notice:
