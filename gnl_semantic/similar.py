@@ -232,6 +232,8 @@ class SemanticGate:
             return [], recalled.dropped_stamp
         wanted: list[Key] = [keys.similar(subject.scope, subject.tool, name) for name in scores]
         read = await subject.journal.get_many(wanted)
+        if None in read.entries:
+            self._cache.forget(subject)  # it was erased behind the cache
         found: list[Scored] = []
         for place, entry in zip(wanted, read.entries, strict=True):
             if entry is None and scores[place[-1]] is not None:
