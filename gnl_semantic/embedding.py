@@ -18,7 +18,6 @@ import numpy as np
 from gnl_core.hook import LATE, call_in_thread, within
 from gnl_semantic.embedder.port import Embedder, Vectors
 from gnl_semantic.past import TEMPLATE_VERSION
-from gnl_semantic.past import TEMPLATE_VERSION
 
 EmbedFunction: TypeAlias = Callable[[Sequence[str]], Any | Awaitable[Any]]
 """Texts in, one vector a text out: lists of numbers or an array; sync (then in a thread) or async."""
