@@ -220,7 +220,7 @@ async def test_a_sync_judge_has_a_thread_of_its_own_and_is_left_in_it(desk, judg
 
     def hang(system, user):
         threads.append(threading.current_thread())
-        release.wait()
+        release.wait(10)  # ends by itself where it blocks the loop
         return "SAME"
 
     assert summary(await desk.ask(judge_of(hang, timeout=0.03))) == ("skipped", "timeout", False, True)

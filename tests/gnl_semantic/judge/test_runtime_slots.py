@@ -14,6 +14,7 @@ from gnl_core import keys
 from gnl_core.journal import Put, new_batch
 from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
+from gnl_core.testing import FaultyJournal
 from gnl_semantic.judge import write_certificate
 from gnl_semantic.judge.slots import take_slot
 
@@ -91,8 +92,10 @@ async def test_a_smaller_budget_counts_the_calls_that_were_made(desk, judge_of, 
 async def test_a_thousand_calls_can_be_counted(desk):
     rows = [Put(keys.judge_slot(desk.root, number), {"f": 1}) for number in range(999)]
     await desk.journal.apply(rows, batch=new_batch())
-    assert await take_slot(desk.subject(), 1000) == 999
-    assert await take_slot(desk.subject(), 1000) is None
+    counting = FaultyJournal(desk.journal)
+    assert await take_slot(desk.subject(journal=counting), 1000) == 999
+    assert await take_slot(desk.subject(journal=counting), 1000) is None
+    assert (counting.reads, counting.applies) == (2, 1)
 
 
 class Slow:
