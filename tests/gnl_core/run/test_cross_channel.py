@@ -186,6 +186,12 @@ async def test_two_persons_do_not_meet(journal, effects):
     assert effects.count() == 2
 
 
+async def test_two_organisations_do_not_meet(journal, effects):
+    for scope in (journal, journal.scoped("one"), journal.scoped("two")):
+        assert (await drive(scope, [creating(effects)], make("x"), run_id="a", action="block")).text == "done"
+    assert effects.count() == 3
+
+
 async def test_two_tools_do_not_meet(journal, effects):
     @tool(name="create-again", semantic_identity=BY_SKU)
     def other(sku: str, price: float = 1.0) -> str:

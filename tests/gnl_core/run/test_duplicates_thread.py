@@ -137,6 +137,12 @@ async def test_a_fork_meets_the_conversations_marker(journal, effects):
     assert ([one.question for one in result.interrupts], effects.count()) == (["f/s0p0/duplicate/0"], 1)
 
 
+async def test_two_organisations_do_not_meet(journal, effects):
+    for scope in (journal, journal.scoped("one"), journal.scoped("two")):
+        assert (await drive(scope, [charging(effects)], action="block")).text == "done"
+    assert effects.count() == 3
+
+
 async def test_a_tool_in_the_name_of_another_is_not_met(journal, effects):
     """'order' and 'order-cancel', a thread 'a' and one called 'a/dup/…': keys are whole segments."""
 

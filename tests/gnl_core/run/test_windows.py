@@ -277,3 +277,51 @@ async def test_the_key_handed_to_the_provider_is_the_works_and_not_the_calls(jou
         await drive(journal, [made], run_id=f"r-{options.get('window', 'call' if not options else 'run')}")
     hashed = args_hash({"order": 1})
     assert seen == ["r-call:s0p0", f"r-run:charge:{hashed}", f"thr:t:charge:{hashed}", f"charge:{hashed}"]
+
+
+@pytest.mark.parametrize("options", [{}, *WINDOWS], ids=str)
+async def test_the_key_is_the_same_for_every_attempt_and_for_recover_and_lookup(journal, options):
+    seen = []
+
+    async def look_up(ctx: Context) -> dict:
+        seen.append(("lookup", ctx.idempotency_key))
+        return {"done": False}
+
+    async def recover(ctx: Context) -> dict:
+        seen.append(("recover", ctx.idempotency_key))
+        return {"done": False}
+
+    @tool(lookup=look_up, recover=recover, **options)
+    async def charge(ctx: Context, order: int) -> str:
+        """Charge."""
+        seen.append((ctx.attempt, ctx.idempotency_key))
+        if ctx.attempt == 1:
+            raise RuntimeError("the line went dead")
+        return "ok"
+
+    await drive(journal, [charge], max_steps=1)
+    await drive(journal, [charge])
+    assert [what for what, _ in seen] == ["lookup", 1, "recover", 2]
+    assert len({key for _, key in seen}) == 1
+
+
+async def test_the_key_of_the_thread_window_without_a_thread_is_the_runs(journal):
+    seen = []
+
+    @tool(idempotency="args", window="thread")
+    async def charge(ctx: Context, order: int) -> str:
+        """Charge."""
+        seen.append(ctx.idempotency_key)
+        return "ok"
+
+    await drive(journal, [charge], thread_id=None)
+    assert seen == [f"r:charge:{args_hash({'order': 1})}"]
+
+
+@pytest.mark.parametrize("options", WINDOWS, ids=str)
+async def test_l26_work_whose_row_in_the_run_is_lost_is_answered_from_its_own_record(journal, rows, effects, options):
+    charge = charging(effects, **options)
+    await drive(journal, [charge], max_steps=1)
+    await rows.delete(keys.tool("r", keys.ROOT, 0, 0))
+    assert (await drive(journal, [charge])).text == "Done."
+    assert effects.count() == 1
