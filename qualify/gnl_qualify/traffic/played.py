@@ -101,7 +101,7 @@ class PlayedTurn:
         number: Place in the conversation, from 1.
         label: What the user wanted.
         calls: What the model called; empty where it only talked.
-        counts: What the finder of similar work did in it, by name, without times.
+        counts: What the finder of similar work did in it: 'guarded', 'gray', 'judged', 'judge_hits'.
         fault: Why the turn could not be played to its end; '' where it was.
     """
 

@@ -26,6 +26,9 @@ MAX_STEPS = 4
 _ROUNDS = 40
 """Most times that a turn is driven: more questions than any turn can ask."""
 
+_COUNTED = ("guarded", "gray", "judged", "judge_hits")
+"""Of the finder's counters those that are the same whenever the same is played: no times, nothing of a warm cache."""
+
 _TIMES = ("latency_ms", "embed_ms", "judge_ms")
 
 ModelOf = Callable[[Turn, int], ChatModel]
@@ -105,7 +108,7 @@ class _Stage:
         calls = await self._calls(run_id, turn, result, asked)
         entry = await get(self._journal, keys.semantic_counts(run_id))
         counts = entry.value if entry is not None and isinstance(entry.value, dict) else {}
-        figures = {name: number for name, number in counts.items() if name not in _TIMES and isinstance(number, int)}
+        figures = {name: number for name in _COUNTED if isinstance(number := counts.get(name), int)}
         return PlayedTurn(number=turn.number, label=turn.label, calls=calls, counts=figures), result.messages
 
     async def _drive(
