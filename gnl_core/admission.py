@@ -6,13 +6,12 @@ that takes it expects the version seen, so what was scanned is what stands, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gnl_core import keys
 from gnl_core.decisions import load_rows
-from gnl_core.duplicates import finder_of
 from gnl_core.errors import (
     ChildRunError,
     CompensatedRunError,
@@ -23,10 +22,9 @@ from gnl_core.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
-from gnl_core.findings import Inactive
 from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, new_batch
-from gnl_core.limits import read_limits
+from gnl_core.limits import RunLimits, read_limits
 from gnl_core.lock import acquire_ops
 from gnl_core.model.messages import Message, message_from_json, message_to_json
 from gnl_core.options import Options
@@ -55,7 +53,7 @@ class Asked:
         approvals: Answers passed along.
         explicit_limits: Whether the options' limits were given, and not left to what was frozen.
         lock_ttl: Seconds.
-        warnings: What the caller should read.
+        check: Says what the caller should read of the limits that hold, given now or frozen.
     """
 
     run_id: str
@@ -68,7 +66,7 @@ class Asked:
     options: Options
     explicit_limits: bool
     lock_ttl: float
-    warnings: tuple[str, ...] = ()
+    check: Callable[[RunLimits], Sequence[str]] = lambda _: ()
 
 
 @dataclass(slots=True)
@@ -119,7 +117,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     root, journal = asked.run_id, asked.journal
     check_rows(rows, root)
     known = rows.get(keys.input_of(root))
-    warnings = list(asked.warnings)
+    warnings: list[str] = []
     if known is None:
         frozen, messages, system, options = _begin(asked, own_loop=own_loop)
     else:
@@ -130,6 +128,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
                 f"run {root!r} began in a loop of its caller's own, which holds its messages; go on with it there, in "
                 "durable_context"
             )
+    warnings += asked.check(options.limits)
     _check_halt(rows.get(keys.halt(root)), root)
     old = read_head(rows.get(keys.head(root)))
     if old is not None and old.get("forking"):
@@ -264,9 +263,6 @@ def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Messa
             )
         warnings.append(message + "; it goes on with those it began with")
     chosen = asked.options.limits if asked.explicit_limits else limits
-    finder = finder_of(chosen.duplicates)
-    if isinstance(finder, Inactive):
-        warnings += finder.check()
     options = replace(
         asked.options,
         limits=chosen,

@@ -74,12 +74,16 @@ class Findings:
         return (await self._window()).get(key) if key is not None else None
 
     async def exact(self) -> Prior | None:
-        """Return earlier work of the scope with these very arguments, the first of it."""
+        """Return earlier work of the scope with these very arguments, the first of it.
+
+        It is asked for a call of which there is no record. A marker of its own, that is not released, is then another
+        run's that had its id and whose rows are deleted: earlier work like any.
+        """
         if not self.covered:
             return None
         marker = await self.marker()
         value = marker.value if marker is not None else None
-        if marker is not None and isinstance(value, dict) and not self.is_free(marker) and not self.is_own(marker):
+        if marker is not None and isinstance(value, dict) and not self.is_free(marker):
             return Prior(
                 origin="exact",
                 run_id=str(value.get("run", "")),
@@ -185,7 +189,7 @@ class Findings:
         key, identity = self.person_key, self.identity
         entry = (await self._window()).get(key) if key is not None else None
         value: Any = entry.value if entry is not None else None
-        if entry is None or identity is None or not isinstance(value, dict) or value.get("root") == self._call.root:
+        if entry is None or identity is None or not isinstance(value, dict) or self._is_of_this_request(value):
             return None
         if self._is_old(entry.updated_at):
             return None
@@ -200,6 +204,15 @@ class Findings:
             identity_keys=tuple(identity.values),
             amounts_differ=amounts_differ(value.get("amounts"), amounts_of(identity)),
         )
+
+    def _is_of_this_request(self, value: Mapping[str, JsonValue]) -> bool:
+        """Whether a person's row is of this request, and not of an earlier one of its id whose rows are deleted."""
+        run, call = str(value.get("run", "")), str(value.get("call", ""))
+        place = keys.parse_call_id(call)
+        if value.get("root") != self._call.root or place is None:
+            return False
+        _, part = keys.split_run_id(run)
+        return keys.tool(self._call.root, part, *place) in self._request.rows
 
     async def person_is_old(self) -> bool:
         """Whether what stands under the person's name counts no more."""

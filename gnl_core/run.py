@@ -177,8 +177,6 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
     check_run_options(given)
     tools = check_tools(given["tools"])
     check_tool_policy(tools, given["tool_policy"])
-    limits = given["limits"] or RunLimits()
-    warnings = check_duplicates(limits.duplicates, tools, asks=True)
     chosen = resolve_model(model)
     begins = given["prompt"] is not None or given["messages"] is not None
     try:
@@ -205,7 +203,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         model=chosen.spec,
         approvals=given["approvals"] or {},
         options=Options(
-            limits=limits,
+            limits=given["limits"] or RunLimits(),
             timeouts=given["timeouts"] or Timeouts(),
             deps=given["context"],
             listener=given["on_event"],
@@ -213,7 +211,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         ),
         explicit_limits=given["limits"] is not None,
         lock_ttl=given["lock_ttl"],
-        warnings=warnings,
+        check=lambda limits: check_duplicates(limits.duplicates, tools, asks=True),
     )
     return Plan(
         asked,

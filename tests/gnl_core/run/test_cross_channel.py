@@ -180,6 +180,13 @@ async def test_l49_the_own_request_is_ignored(journal, effects):
     assert (result.text, effects.count()) == ("done", 3)
 
 
+async def test_a_run_whose_rows_are_deleted_and_that_is_begun_anew_is_another(journal, effects):
+    await drive(journal, [creating(effects)], make("x"), run_id="a")
+    await journal.delete_prefix(keys.request("a"))
+    (question,) = (await drive(journal, [creating(effects)], make("X"), run_id="a")).interrupts
+    assert (question.prior["origin"], effects.count()) == ("channel", 1)
+
+
 async def test_two_persons_do_not_meet(journal, effects):
     await drive(journal, [creating(effects)], make("x"), run_id="a")
     assert (await drive(journal, [creating(effects)], make("x"), run_id="b", resource_id="bob")).text == "done"

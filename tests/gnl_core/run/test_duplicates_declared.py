@@ -229,6 +229,13 @@ async def test_an_effect_class_without_by_class_is_said_to_decide_nothing(journa
     assert all("charge" in one and "by_class" in one for one in said)
 
 
+async def test_a_resume_is_warned_by_the_rule_that_holds_and_not_by_the_default(journal, effects):
+    charge = charging(effects, effect_class="transactional")
+    await drive(journal, [charge], rule={"by_class": {"transactional": "warn"}}, max_steps=1)
+    result = await resume_run(run_id="r", journal=journal, model=ScriptedModel(TWICE), tools=[charge])
+    assert not [one for one in result.warnings if "effect_class" in one]
+
+
 async def test_a_finder_without_a_tool_for_it_is_said_to_look_at_nothing(journal, effects):
     result = await drive(journal, [charging(effects)], rule=Duplicates(scope="thread", semantic=Finder()))
     assert [one for one in result.warnings if "semantic_identity" in one]

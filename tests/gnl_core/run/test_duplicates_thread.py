@@ -143,6 +143,21 @@ async def test_two_organisations_do_not_meet(journal, effects):
     assert effects.count() == 3
 
 
+async def test_a_run_whose_rows_are_deleted_and_that_is_begun_anew_is_asked(journal, effects):
+    await drive(journal, [charging(effects)])
+    await journal.delete_prefix(keys.request("a"))
+    (question,) = (await drive(journal, [charging(effects)])).interrupts
+    assert (question.question, effects.count()) == ("a/s0p0/duplicate/0", 1)
+    await decide(journal, question.question, True)
+    assert ((await drive(journal, [charging(effects)])).text, effects.count()) == ("done", 2)
+
+
+async def test_l47_where_the_conversation_is_deleted_it_runs(journal, effects):
+    await drive(journal, [charging(effects)])
+    await journal.delete_prefix(keys.thread_scope("t"))
+    assert ((await drive(journal, [charging(effects)], run_id="b")).text, effects.count()) == ("done", 2)
+
+
 async def test_a_tool_in_the_name_of_another_is_not_met(journal, effects):
     """'order' and 'order-cancel', a thread 'a' and one called 'a/dup/…': keys are whole segments."""
 
