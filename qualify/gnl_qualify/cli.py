@@ -18,6 +18,8 @@ from gnl_core.errors import GnlError
 from gnl_qualify.calibrate_command import calibrate
 from gnl_qualify.compare_command import compare
 from gnl_qualify.exam_command import exam_options, given, run_exam
+from gnl_qualify.export_command import export_live
+from gnl_qualify.report_command import report_live
 from gnl_qualify.sign_command import keygen, sign
 from gnl_qualify.status import INTERNAL, INTERRUPTED, PASSED, PROGRAM, USAGE
 from gnl_qualify.terminal import complain, forgive_encoding, plain, tell
@@ -64,7 +66,7 @@ def sitting(report: Path, commit: str) -> None:
     tell(plain(line))
 
 
-for _command in (calibrate, compare, verify, sign, keygen, traffic):
+for _command in (calibrate, compare, report_live, export_live, verify, sign, keygen, traffic):
     cli.add_command(_command)
 
 

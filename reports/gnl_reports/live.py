@@ -9,14 +9,14 @@ from typing import Final
 
 from gnl_core.repeats import age_text
 from gnl_reports.exam import FOLD_FROM, PREVIEW
+from gnl_reports.live_plots import draw_precision, draw_series
+from gnl_reports.live_words import CONFIRM, GRAY_IS, SUSPECTS, TRAPS, headline, moment, period
 from gnl_reports.page import render_page
 from gnl_reports.text import Html, redacted
-from gnl_reports.traffic_plots import draw_precision, draw_series
-from gnl_reports.traffic_words import CONFIRM, GRAY_IS, SUSPECTS, TRAPS, headline, moment, period
 from gnl_semantic.rate import Rate
 from gnl_semantic.telemetry import Decisions, Settings, Telemetry
 
-__all__ = ["redacted_traffic", "render_traffic_html"]
+__all__ = ["redacted_live", "render_live_html"]
 
 ASKERS: Final[Mapping[str, str]] = {
     "gate": "asked by a gate",
@@ -27,7 +27,7 @@ DECISIONS: Final[Mapping[str, str]] = {"approved": "ran", "denied": "refused", "
 RELATIONS: Final[Mapping[str, str]] = {"different_work": "other work", "deliberate_repeat": "a repeat on purpose"}
 
 
-def render_traffic_html(told: Telemetry, *, redact: bool = False) -> str:
+def render_live_html(told: Telemetry, *, redact: bool = False) -> str:
     """Return the counts as one self-contained HTML document: no script, no request, light and dark, printable.
 
     Args:
@@ -38,10 +38,10 @@ def render_traffic_html(told: Telemetry, *, redact: bool = False) -> str:
     Raises:
         MissingExtraError: Jinja2 or Matplotlib is not installed.
     """
-    shown = redacted_traffic(told) if redact else told
+    shown = redacted_live(told) if redact else told
     groups = _groups(told)
     return render_page(
-        "traffic.html.jinja",
+        "live.html.jinja",
         {
             "told": shown,
             "redact": redact,
@@ -67,7 +67,7 @@ def render_traffic_html(told: Telemetry, *, redact: bool = False) -> str:
     )
 
 
-def redacted_traffic(told: Telemetry) -> Telemetry:
+def redacted_live(told: Telemetry) -> Telemetry:
     """Return the counts with length and short hash in place of what calls were about."""
     hidden = (
         replace(

@@ -14,6 +14,8 @@ from gnl_semantic.telemetry import Bucket, Unit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_ROOM: Final = 0.3
+"""Share of the axis that a date takes."""
 _DAYS: Final = {"day": 1, "week": 7}
 # A pattern tells the rungs apart where colour does not.
 _STYLES: Final = (("identity", ACCENT, None), ("rule", MUTED, "////"), ("judge", WARN, "...."))
@@ -33,15 +35,18 @@ def draw_series(unit: Unit, buckets: Sequence[Bucket], *, key: str) -> Html:
     width = _DAYS[unit]
     first = date.fromisoformat(buckets[0].start)
     places = [(date.fromisoformat(one.start) - first).days for one in buckets]
-    with figure(2.9, scale=True, foot=0.3) as (drawn, axes):
+    with figure(3.1, scale=True, foot=0.5) as (drawn, axes):
         floor = [0] * len(buckets)
         for name, colour, hatch in _STYLES:
             heights = [getattr(one, name) for one in buckets]
+            there = [number for number, height in enumerate(heights) if height]
+            if not there:
+                continue
             axes.bar(
-                places,
-                heights,
+                [places[number] for number in there],
+                [heights[number] for number in there],
                 width * 0.86,
-                bottom=floor,
+                bottom=[floor[number] for number in there],
                 align="edge",
                 facecolor=colour if hatch is None else "none",
                 edgecolor=colour,
@@ -65,14 +70,17 @@ def draw_series(unit: Unit, buckets: Sequence[Bucket], *, key: str) -> Html:
 
 
 def _dates(axes: Axes, buckets: Sequence[Bucket], places: Sequence[int]) -> None:
-    """Name the first and the last bar, and one between where there is room."""
-    picked = sorted({0, len(buckets) // 2, len(buckets) - 1})
-    span = max(1, places[-1])
+    """Name the first bar, and further ones where there is room."""
+    left, right = axes.get_xlim()
     kept: list[int] = []
-    for number in picked:
-        if not kept or (places[number] - places[kept[-1]]) / span > 0.3:
+    for number in sorted({0, len(buckets) // 2, len(buckets) - 1}):
+        if not kept or (places[number] - places[kept[-1]]) / (right - left) > _ROOM:
             kept.append(number)
     axes.set_xticks([places[number] for number in kept], [buckets[number].start for number in kept])
+    for number, label in zip(kept, axes.get_xticklabels(), strict=True):
+        # Centred below its bar, a date would leave the drawing at either edge.
+        share = (places[number] - left) / (right - left)
+        label.set_horizontalalignment("left" if share < _ROOM / 2 else "right" if share > 1 - _ROOM / 2 else "center")
 
 
 def draw_precision(rows: Sequence[tuple[str, Rate]], *, key: str) -> Html:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gnl_reports.traffic import render_traffic_html
-from gnl_reports.traffic_words import headline, moment
+from gnl_reports.live import render_live_html
+from gnl_reports.live_words import headline, moment
 from gnl_semantic.telemetry import (
     Asked,
     Bucket,
@@ -54,8 +54,8 @@ def full() -> Telemetry:
     decisions = Decisions(approved=5, denied=15, pending=3, different_work=2, deliberate_repeat=1)
     identity = Decisions(approved=3, denied=7, pending=1, different_work=1)
     channel = Decisions(approved=1, denied=2)
-    rule = Decisions(approved=1, denied=8, pending=2, different_work=1, deliberate_repeat=1)
-    judge = Decisions(approved=1)
+    rule = Decisions(approved=1, denied=8, pending=2, different_work=1)
+    judge = Decisions(approved=1, deliberate_repeat=1)
     return Telemetry(
         now=NOW,
         since=NOW - 30 * 86_400_000,
@@ -106,7 +106,7 @@ def text_of(html: str) -> str:
 
 
 def test_every_number_stands_with_its_denominator_and_interval(full) -> None:
-    text = text_of(render_traffic_html(full))
+    text = text_of(render_live_html(full))
     assert "precision@suspend 0.750" in text
     assert "A person refused 15 of 20 answered calls as the same job again, 95 % interval [0.531, 0.888]" in text
     assert "3 questions wait for an answer" in text
@@ -119,19 +119,19 @@ def test_every_number_stands_with_its_denominator_and_interval(full) -> None:
 
 
 def test_groups_and_their_parts_are_told_apart(full) -> None:
-    text = text_of(render_traffic_html(full))
+    text = text_of(render_live_html(full))
     assert "Found by equal identity 11 7 3 1 0 2 1 0.700 7 of 10" in text
     assert "– of these, in another channel 3 2 1 0 0 1 0 0.667 2 of 3" in text
     assert "Shown beside a tool&#39;s own question 2 0 0 0 0 0 2 not measured" in text.replace("&#x27;", "&#39;")
 
 
 def test_exact_repeats_stand_apart(full) -> None:
-    text = text_of(render_traffic_html(full))
+    text = text_of(render_live_html(full))
     assert "suspend 4 3 refused, 1 ran anyway, 0 waiting block 2" in text
 
 
 def test_other_settings_are_told(full) -> None:
-    text = text_of(render_traffic_html(full))
+    text = text_of(render_live_html(full))
     assert "2 of 42 runs with a gate began with others, so figures of this page mix them" in text
 
 
@@ -165,7 +165,7 @@ STATES = {
 @pytest.mark.parametrize("state", STATES)
 def test_nothing_to_show_yet_is_a_page_that_says_why(state) -> None:
     told, title, sentence = STATES[state]
-    html = render_traffic_html(told)
+    html = render_live_html(told)
     assert headline(told).title == title
     assert f"<h1>{title}</h1>" in html
     assert sentence in text_of(html)
@@ -199,14 +199,14 @@ def attack(full: Telemetry, attacks: tuple[str, ...]) -> Callable[[str], Telemet
 
 def test_hostile_texts_stay_texts(attack, attacks) -> None:
     for text in attacks:
-        html = render_traffic_html(attack(text))
+        html = render_live_html(attack(text))
         assert not re.search(r"<(script|img|iframe|svg onload|a href=.?javascript)", html, re.IGNORECASE), text
         assert "\u202e" not in html
         assert "\x00" not in html
 
 
 def test_redaction_hides_what_calls_were_about_and_nothing_else(full) -> None:
-    html = render_traffic_html(full, redact=True)
+    html = render_live_html(full, redact=True)
     assert "tv-42" not in html
     assert "tv 42" not in html
     assert "characters, sha256" in html
@@ -215,7 +215,7 @@ def test_redaction_hides_what_calls_were_about_and_nothing_else(full) -> None:
 
 
 def test_the_same_counts_make_the_same_page(full) -> None:
-    assert render_traffic_html(full) == render_traffic_html(full)
+    assert render_live_html(full) == render_live_html(full)
 
 
 def test_times_beyond_the_calendar_are_told_as_numbers() -> None:
