@@ -183,7 +183,7 @@ def _is_doubt(request: Request, key: Key, entry: Entry) -> bool:
 def _other_answers(request: Request, call: Call, attempts: int) -> list[Key]:
     if request.options.approval_scope != "call":
         return []
-    questions = [("confirm", 0), ("guard", 0), ("taint", 0), *(("in_doubt", n) for n in range(1, attempts + 1))]
+    questions = [*((kind, 0) for kind in AHEAD), *(("in_doubt", n) for n in range(1, attempts + 1))]
     return [keys.answer(call.root, call.part, call.id, kind, attempt) for kind, attempt in questions]
 
 

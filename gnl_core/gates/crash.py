@@ -163,7 +163,7 @@ def _who(ctx: CallContext) -> str:
 def _approved_before(ctx: CallContext) -> bool:
     """Whether a person let this call, with these very arguments, run before."""
     call = ctx.call
-    for kind in ("confirm", "guard", "taint"):
+    for kind in ("confirm", "guard", "taint", "duplicate", "semantic"):
         answer = read_answer(ctx.request.rows.get(keys.answer(call.root, call.part, call.id, kind, 0)))
         if answer is not None and answer.approved and answer.args_digest == call.args_digest:
             return True
