@@ -177,11 +177,15 @@ class Findings:
 
     @property
     def person_key(self) -> Key | None:
-        """Where this work stands under the person's name; None where it has no identity, or nobody is named."""
+        """Where this work stands under the person's name; None where it has no identity, or nobody is named.
+
+        Work whose discriminators differ is other work, and stands elsewhere: a refund is not its payment.
+        """
         identity, resource = self.identity, self._call.resource
         if identity is None or not resource:
             return None
-        name = digest(dict(identity.values))[:16]
+        discriminated = [dict(identity.values), dict(identity.discriminators)]
+        name = digest(discriminated if identity.discriminators else discriminated[0])[:16]
         return keys.person_identity(resource, self._call.tool.name, name)
 
     async def other_channel(self) -> Prior | None:

@@ -193,6 +193,17 @@ async def test_two_persons_do_not_meet(journal, effects):
     assert effects.count() == 2
 
 
+@pytest.mark.parametrize("action", ["suspend", "block", "skip"])
+async def test_work_whose_discriminators_differ_does_not_meet(journal, effects, action):
+    identity = SemanticIdentity(keys=("sku",), discriminator_fields=("note",))
+    tools = [creating(effects, identity)]
+    for number, note in enumerate(("pay", "refund")):
+        done = await drive(journal, tools, make("x", note=note), run_id=f"run-{number}", action=action)
+        assert (done.text, effects.count()) == ("done", number + 1)
+    (question,) = (await drive(journal, tools, make("X", note="refund"), run_id="again")).interrupts
+    assert question.prior["run_id"] == "run-1"
+
+
 async def test_two_organisations_do_not_meet(journal, effects):
     for scope in (journal, journal.scoped("one"), journal.scoped("two")):
         assert (await drive(scope, [creating(effects)], make("x"), run_id="a", action="block")).text == "done"
