@@ -7,7 +7,9 @@ import signal
 
 from gnl_core import (
     Context,
+    Duplicates,
     InMemoryStorage,
+    RunLimits,
     agent_tool,
     durable_context,
     durable_tools,
@@ -63,6 +65,37 @@ def drive_run(journal, turns, tools, **options):
 
 async def single(journal, effects):
     return await drive_run(journal, [[("charge", {"amount": 10})], "Done."], [charge(effects)])
+
+
+async def repeated(journal, effects):
+    """The same call again in a conversation; a person says yes."""
+    turns = [[("charge", {"amount": 10})], [("charge", {"amount": 10})], "Done."]
+    return await drive_run(journal, turns, [charge(effects)], thread_id="t", limits=_repeats("suspend"))
+
+
+async def twins(journal, effects):
+    """The same call twice in one step, by the default."""
+    return await drive_run(journal, [[("charge", {"amount": 10})] * 2, "Done."], [charge(effects)])
+
+
+async def left_out(journal, effects):
+    """Two runs of one conversation that ask for the same work; the second is driven whatever became of the first."""
+    turns, options = [[("charge", {"amount": 10})], "Done."], {"thread_id": "t", "limits": _repeats("skip")}
+    try:
+        return await drive_run(journal, turns, [charge(effects)], **options)
+    finally:
+        await run_durable(
+            run_id="order-2",
+            journal=journal,
+            model=ScriptedModel(turns),
+            tools=[charge(effects)],
+            prompt="2",
+            **options,
+        )
+
+
+def _repeats(action):
+    return RunLimits(side_effect_duplicates=Duplicates(action=action, scope="thread"))
 
 
 async def two_steps(journal, effects):

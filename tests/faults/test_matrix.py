@@ -19,6 +19,9 @@ SIDE_EFFECTS = {
     "own_loop": {"charge order-1/s0p0": 1, "ship order-1/s1p0": 1},
     "without_a_run": {"charge __ambient:4c1375ae3033a1b88dbb5633baaf6aca/s0p0": 1},
     "declined": {"ship order-1/s1p0": 1},
+    "repeated": {"charge order-1/s0p0": 1, "charge order-1/s1p0": 1},
+    "twins": {"charge order-1/s0p0": 1, "charge order-1/s0p1": 1},
+    "left_out": {"charge order-1/s0p0": 1},
 }
 SUB_AGENTS = {"sub_agent": 1, "sub_agent_approval": 1, "sub_agents_in_parallel": 2}
 RECOVERING = ("recover", "recover_parallel", "without_a_run")
