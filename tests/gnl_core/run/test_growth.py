@@ -7,6 +7,8 @@ import pytest
 
 from gnl_core import (
     Context,
+    Duplicates,
+    RunLimits,
     SqliteStorage,
     agent_tool,
     durable_context,
@@ -112,6 +114,13 @@ async def test_a_read_only_call_is_one_sync_and_its_model_step_another(sqlite, l
     spent = await cost(sqlite, Worker(steps, "look"), [look])
     assert spent["transactions"] == ENDS + 2 * steps
     assert (spent["scans"], spent["reads"], spent["rows_read"]) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+async def test_a_conversations_marker_is_one_read_a_call_and_no_sync_of_its_own(sqlite, act, steps):
+    limits = RunLimits(side_effect_duplicates=Duplicates(scope="thread"))
+    spent = await cost(sqlite, Worker(steps), [act], thread_id="t", limits=limits)
+    assert (spent["transactions"], spent["reads"], spent["scans"]) == (ENDS + 2 * steps, steps, 1)
 
 
 async def test_three_side_effects_of_one_step_are_six_syncs(sqlite, act):
