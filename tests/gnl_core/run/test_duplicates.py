@@ -1,6 +1,10 @@
 """A side effect with the arguments of an earlier one of its request: the rungs of the ladder, and whom it concerns."""
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnl_core import (
     Allow,
@@ -8,6 +12,7 @@ from gnl_core import (
     Deny,
     Duplicates,
     DuplicateSideEffectError,
+    InMemoryStorage,
     RequireApproval,
     RunLimits,
     agent_tool,
@@ -374,3 +379,27 @@ async def test_a_guards_question_shows_the_earlier_work(journal, effects):
     assert (incident.source, incident.action, incident.detail["asked_by"]) == ("duplicate-guard", "suspend", "guard")
     await decide(journal, question.question, True)
     assert ((await drive(journal, [charging(effects)], TWICE, guard=guard)).text, effects.count()) == ("done", 2)
+
+
+# Whatever a model asks for --------------------------------------------------------------------------------------------
+
+STEPS = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@given(steps=STEPS, action=st.sampled_from(["reflect", "block", "skip", "suspend"]), drives=st.integers(1, 2))
+async def test_no_plan_of_calls_gets_one_effect_twice_unless_somebody_lets_it(steps, action, drives):
+    done = []
+
+    @tool
+    def charge(amount: int) -> str:
+        done.append(amount)
+        return "receipt"
+
+    turns = [*([("charge", {"amount": amount}) for amount in step] for step in steps), "done"]
+    async with InMemoryStorage() as storage:
+        for _ in range(drives):
+            with contextlib.suppress(DuplicateSideEffectError):
+                result = await drive(storage.runs, [charge], turns, limits=limits(action))
+                assert (result.text == "done") is (not result.interrupts)
+        assert len(done) == len(set(done))
+        assert set(steps[0]) <= set(done), "the first of each runs"
