@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -155,7 +156,9 @@ class Findings:
             return None
         if memo not in self._request.memo:
             try:
-                self._request.memo[memo] = declared.build(call.tool.name, call.arguments)
+                # describe() is to look at the arguments: the body is given them as they are.
+                arguments = copy.deepcopy(dict(call.arguments)) if declared.describe else call.arguments
+                self._request.memo[memo] = declared.build(call.tool.name, arguments)
             except Exception as error:  # a tool's own describe(): falling back to the default would show what it hides
                 self._request.memo[memo] = error
         found = self._request.memo[memo]
