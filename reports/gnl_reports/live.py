@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from gnl_core.journal.port import JsonValue
 from gnl_core.repeats import age_text
 from gnl_reports.exam import FOLD_FROM, PREVIEW
 from gnl_reports.live_plots import draw_precision, draw_series
@@ -49,7 +50,7 @@ def render_live_html(told: Telemetry, *, redact: bool = False) -> str:
             "period": period(told),
             "groups": groups,
             "plots": _plots(told, groups),
-            "settings": [_settings(one) for one in told.runs.settings],
+            "settings": [_settings(one) for one in shown.runs.settings],
             "askers": ASKERS,
             "decisions": DECISIONS,
             "relations": RELATIONS,
@@ -68,7 +69,7 @@ def render_live_html(told: Telemetry, *, redact: bool = False) -> str:
 
 
 def redacted_live(told: Telemetry) -> Telemetry:
-    """Return the counts with length and short hash in place of what calls were about."""
+    """Return the counts with length and short hash in place of what calls were about, and no names of gazetteers."""
     hidden = (
         replace(
             one,
@@ -77,7 +78,18 @@ def redacted_live(told: Telemetry) -> Telemetry:
         )
         for one in told.recent
     )
-    return replace(told, recent=tuple(hidden))
+    runs = replace(told.runs, settings=tuple(map(_without_names, told.runs.settings)))
+    return replace(told, recent=tuple(hidden), runs=runs)
+
+
+def _without_names(one: Settings) -> Settings:
+    """Return settings with the size of each gazetteer in its place: such lists hold names of people and places."""
+    rules = one.settings.get("rules")
+    lists = rules.get("gazetteers") if isinstance(rules, dict) else None
+    if not isinstance(rules, dict) or not isinstance(lists, list):
+        return one
+    sizes: list[JsonValue] = [f"[{len(names)} names]" if isinstance(names, list) else "[?]" for names in lists]
+    return replace(one, settings={**one.settings, "rules": {**rules, "gazetteers": sizes}})
 
 
 def _groups(told: Telemetry) -> list[tuple[str, Decisions, bool]]:

@@ -90,8 +90,8 @@ def _steps(told: Telemetry) -> tuple[str, ...]:
     elif settings is not None and not settings.judge:
         gray = told.scan.gray_calls
         steps.append(
-            f"Rules are on and no judge is: {gray:,} gray {_plural('call', gray)} in this time are the quote for one. "
-            "Read them first, then decide."
+            f"Rules are on and no judge is: the quote for one is {gray:,} gray {_plural('call', gray)} in this time. "
+            "Read that first, then decide."
         )
     worst = next((row for row in told.declarations if row.decisions.approved), None)
     if worst is not None:

@@ -61,7 +61,7 @@ def test_the_figures_stand_on_standard_output(ask):
     assert re.search(r"by a rule +3 asked: 2 refused, 1 ran anyway \(other work 1, on purpose 0, not said 0\)", text)
     assert re.search(r"beside a tool's question +1 asked: 0 refused, 1 ran anyway \(.*not said 1\)", text)
     assert "equal arguments, no part of precision@suspend: suspend 1" in text
-    assert "Rules are on and no judge is: 1 gray call in this time are the quote for one" in text
+    assert "Rules are on and no judge is: the quote for one is 1 gray call in this time" in text
     assert "settings in force: embedder e5, rules on, judge none" in text
     assert "Dropped by identity is no second quote" in text
     assert "SECRET" not in text, "no argument leaves the journal"
@@ -171,7 +171,7 @@ STATES = {
     "gray without judge": (
         [{"tool": "order", "args": {"sku": "x"}, "found": "gray"}],
         "No questions yet",
-        "Rules are on and no judge is: 1 gray call",
+        "Rules are on and no judge is: the quote for one is 1 gray call",
     ),
 }
 

@@ -157,7 +157,7 @@ STATES = {
     "rules without judge": (
         Telemetry(now=NOW, runs=RUNS, scan=Scan(calls=7, gray_calls=7)),
         "No questions yet",
-        "Rules are on and no judge is: 7 gray calls in this time are the quote for one",
+        "Rules are on and no judge is: the quote for one is 7 gray calls in this time",
     ),
 }
 
@@ -212,6 +212,15 @@ def test_redaction_hides_what_calls_were_about_and_nothing_else(full) -> None:
     assert "characters, sha256" in html
     assert "run-1/s0p0/semantic/0" in html
     assert "warehouse" in html
+
+
+def test_redaction_hides_the_names_of_gazetteers(full) -> None:
+    listed = replace(SETTINGS, settings={"rules": {"gazetteers": [["ahmet", "mehmet"], ["izmir"]], "disable": []}})
+    told = replace(full, recent=(), runs=replace(full.runs, settings=(listed,)))
+    assert "ahmet" in render_live_html(told)
+    html = render_live_html(told, redact=True)
+    assert "ahmet" not in html
+    assert "[2 names]" in html
 
 
 def test_the_same_counts_make_the_same_page(full) -> None:
