@@ -17,15 +17,23 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 # --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
 EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
 
-# The main job on real input: calibration, two blind exams, the comparison.
+# The main job on real input: two small journals, calibration, two blind exams, the comparison.
 run: demo table exam
 	@echo
-	@echo "Reports a person reads: $(OUT)/calibration.html, $(OUT)/local.html, $(OUT)/ladder.html, $(OUT)/comparison.html"
+	@echo "Reports a person reads: $(OUT)/calibration.html, $(OUT)/local.html, $(OUT)/ladder.html, $(OUT)/comparison.html, $(OUT)/live.html"
 	@test ! -e $(OUT)/gnl-judge-cert.json || echo "The certificate of builtin:local: $(OUT)/gnl-judge-cert.json"
 
 demo: $(VENV)/.installed-qualify
 	@echo "== A process is killed right after it charged a card, and the work is driven again"
 	@$(PY) examples/no_double_charge.py
+	@echo
+	@echo "== One job is asked for twice, in other words"
+	@mkdir -p $(OUT)
+	@rm -f $(OUT)/paraphrase.db $(OUT)/paraphrase.db-wal $(OUT)/paraphrase.db-shm
+	@$(PY) examples/paraphrase_twice.py $(OUT)/paraphrase.db
+	@echo
+	@echo "== What was asked there, and whether it was worth asking"
+	@$(PY) -m gnl_qualify report --db $(OUT)/paraphrase.db --html $(OUT)/live.html
 	@echo
 
 # Kills some hundreds of processes and counts what happened; `gnl crashtest` does the same to an agent of your own.

@@ -54,7 +54,8 @@ def test_the_first_command_runs_the_main_job_and_says_where_the_reports_are(copy
     assert "FAILED\n" in done.stdout
     assert "CERTIFIED\n" in done.stdout
     assert "out/comparison.html" in done.stdout
-    for name in ("calibration", "ladder", "local", "comparison"):
+    assert "4 calls, 2 tickets" in done.stdout
+    for name in ("calibration", "ladder", "local", "comparison", "live"):
         assert (copy / "out" / f"{name}.html").stat().st_size > 10_000
     assert not (copy / "out" / "ladder-cert.json").exists()
     certificate = read_certificate(copy / "out" / "gnl-judge-cert.json")
