@@ -19,12 +19,11 @@ from gnl_core import (
     SqliteStorage,
     args_hash,
     decide,
-    keys,
     run_durable,
     tool,
 )
 from gnl_core.findings import Found, Notice, Prior
-from gnl_core.journal import Delete, Put, new_batch, scan_all
+from gnl_core.journal import scan_all
 from gnl_core.testing.scripted import ScriptedModel
 from gnl_semantic import read_telemetry
 from gnl_semantic.telemetry import asked_questions
@@ -447,68 +446,3 @@ async def test_a_tenant_sees_its_own_questions_alone(journal):
     told = await read_telemetry(journal.scoped("a"))
     assert (told.org, told.decisions.approved, told.decisions.denied, told.runs.runs) == ("a", 1, 0, 1)
     assert (await read_telemetry(journal)).suspend == 0
-
-
-async def test_a_sub_run_s_own_part_is_where_its_answer_is_looked_for(journal):
-    """A child's id names its root: question and answer stand in the child's part of the root's request."""
-    child = keys.child_id("root", keys.ROOT, "s0p0")
-    at = await journal.now()
-    await journal.apply(_asked_rows("root", child, "s0p0", at, approved=False), batch=new_batch())
-    told = await read_telemetry(journal)
-    assert told.decisions.denied == 1
-    assert told.recent[0].question == f"{child}/s0p0/semantic/0"
-
-
-def _asked_rows(root, part, call, at, *, approved=None, attempt=0, origin="rule"):
-    detail = {"tool": "order", "origin": origin, "args_hash": "a", "identity_keys": ["sku"]}
-    incident = keys.incident(root, part, call, "semantic-guard", "suspend")
-    shown = {"origin": origin, "run_id": "f", "tool_call_id": "s0p0", "at": 1, "sentence": "s", "present": "p"}
-    place = (root, part, call, "semantic", attempt)
-    ops = [
-        Put(incident, {"f": 1, "message": "m", "detail": detail}),
-        Put(keys.incident_index(at, incident), {}),
-        Put(keys.question(*place), {"f": 1, "tool": "order", "kind": "semantic", "prior": shown}),
-    ]
-    if approved is not None:
-        answer = {"f": 1, "kind": "semantic", "attempt": attempt, "approved": approved, "args_digest": "a", "at": at}
-        ops.append(Put(keys.answer(*place), answer))
-    return ops
-
-
-async def test_a_question_of_a_later_attempt_is_found(journal):
-    at = await journal.now()
-    await journal.apply(_asked_rows("r", "~", "s0p0", at, approved=True, attempt=2), batch=new_batch())
-    told = await read_telemetry(journal)
-    assert (told.decisions.approved, told.recent[0].attempt) == (1, 2)
-
-
-async def test_a_run_that_was_deleted_leaves_a_count_behind(journal):
-    at = await journal.now()
-    await journal.apply(_asked_rows("r", "~", "s0p0", at, approved=True), batch=new_batch())
-    await journal.delete_prefix(keys.request("r"))
-    told = await read_telemetry(journal)
-    assert (told.gone, told.suspend, told.unreadable) == (1, 0, 0)
-
-
-async def test_weeks_are_counted_where_days_would_be_too_many(journal):
-    day = 86_400_000
-    monday = 1_767_571_200_000  # 5 January 2026
-    for number, at in enumerate((monday, monday + 6 * day + 1, monday + 7 * day, monday + 100 * day)):
-        await journal.apply(_asked_rows(f"r{number}", "~", "s0p0", at, approved=True), batch=new_batch())
-    told = await read_telemetry(journal)
-    assert told.unit == "week"
-    assert [(one.start, one.rule, one.decisions.approved) for one in told.series] == [
-        ("2026-01-05", 2, 2),
-        ("2026-01-12", 1, 1),
-        ("2026-04-13", 1, 1),
-    ]
-    told = await read_telemetry(journal, since=monday + 7 * day)
-    assert told.unit == "week"
-    await journal.apply((Delete(keys.incident("r3", "~", "s0p0", "semantic-guard", "suspend")),), batch=new_batch())
-    told = await read_telemetry(journal)
-    assert [(told.unit, one.start) for one in told.series] == [
-        ("day", "2026-01-05"),
-        ("day", "2026-01-11"),
-        ("day", "2026-01-12"),
-    ]
-    assert told.series[0].judge_share.n == 1
