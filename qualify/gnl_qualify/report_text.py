@@ -51,7 +51,8 @@ def _questions(told: Telemetry) -> Iterator[str]:
         ("beside a guard's question", told.by_asker["guard"]),
     )
     for name, one in rows:
-        yield f"{name:<28}{_decisions(one)}"
+        if one.asked:
+            yield f"{name:<28}{_decisions(one)}"
     for row in told.tools[:_LISTED]:
         yield f"tool {_short(row.tool)}: {row.suspend} asked, {row.warn} noted; {_rate(row.decisions.precision)}"
     if len(told.tools) > _LISTED:
@@ -87,7 +88,10 @@ def _declarations(told: Telemetry) -> Iterator[str]:
 def _scan(told: Telemetry) -> Iterator[str]:
     scan, runs = told.scan, told.runs
     gray = runs.share("gray")
-    yield f"gray calls, the quote for a judge: {scan.gray_calls}; of the guarded calls {gray} left a gray pair"
+    yield (
+        f"gray calls, the quote for a judge: {scan.gray_calls} that nothing was asked about; of the guarded calls {gray} "
+        "were gray, those that a judge had a question asked about included"
+    )
     yield (
         f"candidates dropped: by identity {scan.dropped_identity}, by a rule {scan.dropped_by_rule}, by a "
         f"discriminator {scan.dropped_discriminator}, under another embedder {scan.dropped_stamp}"

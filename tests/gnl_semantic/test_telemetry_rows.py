@@ -10,7 +10,7 @@ from gnl_core import InMemoryStorage, SqliteStorage, keys
 from gnl_core.journal import Delete, Put, new_batch
 from gnl_qualify.stats import rate
 from gnl_semantic import read_telemetry
-from gnl_semantic.telemetry_rates import wilson
+from gnl_semantic.telemetry.rates import wilson
 
 AT = 1_767_571_200_000  # 5 January 2026, a Monday
 DAY = 86_400_000

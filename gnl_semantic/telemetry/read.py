@@ -12,12 +12,10 @@ from typing import Final
 
 from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Journal, JsonValue
-from gnl_semantic.telemetry_model import (
+from gnl_semantic.telemetry.model import (
     NO_DECISIONS,
     Asked,
-    Asker,
     Bucket,
-    Decision,
     Decisions,
     DeclarationRow,
     Exact,
@@ -29,31 +27,10 @@ from gnl_semantic.telemetry_model import (
     Trouble,
     Unit,
 )
-from gnl_semantic.telemetry_questions import Skipped, asked_questions, walk
-from gnl_semantic.telemetry_rows import Reader
-from gnl_semantic.telemetry_runs import read_runs
-from gnl_semantic.telemetry_tally import Tally
-
-__all__ = [
-    "Asked",
-    "Asker",
-    "Bucket",
-    "Decision",
-    "Decisions",
-    "DeclarationRow",
-    "Exact",
-    "JudgeTally",
-    "RunFigures",
-    "Scan",
-    "Settings",
-    "Skipped",
-    "Telemetry",
-    "ToolRow",
-    "Trouble",
-    "Unit",
-    "asked_questions",
-    "read_telemetry",
-]
+from gnl_semantic.telemetry.questions import Skipped, walk
+from gnl_semantic.telemetry.rows import Reader
+from gnl_semantic.telemetry.runs import read_runs
+from gnl_semantic.telemetry.tally import Tally
 
 MOST_RECENT = 1_000
 """Most questions that can be listed one by one."""

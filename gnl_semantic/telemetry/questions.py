@@ -15,8 +15,8 @@ from gnl_core.approvals import read_answer
 from gnl_core.errors import IdInvalidError
 from gnl_core.findings import Origin
 from gnl_core.journal.port import Entry, Journal, Key
-from gnl_semantic.telemetry_model import Asked, Asker
-from gnl_semantic.telemetry_rows import Reader, start_of, time_of
+from gnl_semantic.telemetry.model import Asked, Asker
+from gnl_semantic.telemetry.rows import Reader, start_of, time_of
 
 SOURCES: Final = ("semantic-guard", "semantic-judge", "duplicate-guard")
 """Who writes incidents about repeats."""

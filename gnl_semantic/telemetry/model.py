@@ -10,7 +10,7 @@ from gnl_core.approvals import Relation
 from gnl_core.findings import Origin
 from gnl_core.journal.port import JsonValue
 from gnl_semantic.rate import Rate
-from gnl_semantic.telemetry_rates import rate_json, wilson
+from gnl_semantic.telemetry.rates import rate_json, wilson
 
 Asker = Literal["gate", "confirm", "guard"]
 """Who put the question: a gate that stopped the call for it; or a tool that asks before every call, or the caller's

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gnl_semantic.telemetry_model import (
+from gnl_semantic.telemetry.model import (
     Asked,
     Bucket,
     Decisions,
@@ -21,7 +21,7 @@ from gnl_semantic.telemetry_model import (
     Trouble,
     Unit,
 )
-from gnl_semantic.telemetry_questions import Noticed
+from gnl_semantic.telemetry.questions import Noticed
 
 MOST_NAMES: Final = 1_000
 """Most tools, declarations or causes that are told apart; whatever more a broken journal names counts as one other."""

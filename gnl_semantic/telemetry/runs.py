@@ -11,8 +11,8 @@ from gnl_core.canonical import digest
 from gnl_core.errors import NotCanonicalError
 from gnl_core.journal.port import Entry, JsonValue
 from gnl_core.summary import STATUSES
-from gnl_semantic.telemetry_model import COUNTS, RunFigures, Settings
-from gnl_semantic.telemetry_rows import Reader, start_of, time_of
+from gnl_semantic.telemetry.model import COUNTS, RunFigures, Settings
+from gnl_semantic.telemetry.rows import Reader, start_of, time_of
 
 _AT_ONCE: Final = 50
 """Inputs read at once: each holds its run's first messages."""
