@@ -89,8 +89,8 @@ def _scan(told: Telemetry) -> Iterator[str]:
     scan, runs = told.scan, told.runs
     gray = runs.share("gray")
     yield (
-        f"gray calls, the quote for a judge: {scan.gray_calls} that nothing was asked about; of the guarded calls {gray} "
-        "were gray, those that a judge had a question asked about included"
+        f"gray calls, the quote for a judge: {scan.gray_calls} that nothing was asked about; of the guarded calls "
+        f"{gray} were gray, those that a judge had a question asked about included"
     )
     yield (
         f"candidates dropped: by identity {scan.dropped_identity}, by a rule {scan.dropped_by_rule}, by a "
