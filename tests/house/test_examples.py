@@ -27,6 +27,26 @@ def test_no_double_charge_shows_a_real_kill_and_one_charge_a_run(tmp_path):
     assert len(ledger.read_text().splitlines()) == 2
 
 
+def test_paraphrase_twice_asks_about_two_repeats_and_lets_a_look_alike_run(tmp_path):
+    journal = tmp_path / "runs.db"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "paraphrase_twice.py"), str(journal)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, third, fourth, last = done.stdout.strip().split("\n\n")
+    assert "It ran" in first
+    assert "A person is asked: Similar work was already completed" in second
+    assert "identity fields (subject) differ" in second
+    assert "It ran" in third, "4417 is not 4471"
+    assert "A person is asked: Work with the same business identity (subject), written differently," in fourth
+    assert last.startswith("4 calls, 2 tickets: ")
+    assert journal.exists()
+
+
 @pytest.mark.llm
 def test_chat_talks_to_a_real_server_and_keeps_each_turn_as_a_run(tmp_path, real_llm):
     command = [
