@@ -175,7 +175,7 @@ class Findings:
                 f"{type(found).__name__}"
             )
             named = declared.keys
-        self._notice("semantic-guard", message, **detail, identity_keys=list(named))
+        self._notice("semantic-guard", message, tool=call.tool.name, **detail, identity_keys=list(named))
         return None
 
     @property

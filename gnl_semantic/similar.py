@@ -324,7 +324,9 @@ def _judge_notice(subject: Subject, gray: Scored, judged: Judged) -> Notice:
         "judge": dict(judged.evidence),
     }
     if judged.outcome != "skipped":
-        detail |= {"cached": judged.cached, "latency_ms": judged.latency_ms}
+        detail["cached"] = judged.cached
+    if judged.called or judged.cached:  # one that came to nothing took its time, too
+        detail["latency_ms"] = judged.latency_ms
     if judged.stale_replaced:
         detail["stale_replaced"] = True
     return Notice(source="semantic-judge", message=f"{subject.tool}: a gray pair was {outcome}", detail=detail)

@@ -5,6 +5,7 @@ from gnl_reports.calibration_model import CalibrationReport
 from gnl_reports.comparison import redacted_comparison, render_comparison_html
 from gnl_reports.comparison_model import ComparisonReport, comparison_to_json
 from gnl_reports.exam import render_exam_html
+from gnl_reports.live import redacted_live, render_live_html
 from gnl_reports.model import ExamReport, to_json
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "ExamReport",
     "comparison_to_json",
     "redacted_comparison",
+    "redacted_live",
     "render_calibration_html",
     "render_comparison_html",
     "render_exam_html",
+    "render_live_html",
     "to_json",
 ]

@@ -315,7 +315,12 @@ async def test_s85_l50_l71_an_unusable_identity_turns_the_layer_off_and_is_noted
             assert result.text == "done"
         (incident,) = await read_incidents(journal, run_id)
         assert (incident.source, incident.action) == ("semantic-guard", "warn")
-        assert incident.detail == {"reason": "identity-unusable", "cause": cause, "identity_keys": named}
+        assert incident.detail == {
+            "tool": "do",
+            "reason": "identity-unusable",
+            "cause": cause,
+            "identity_keys": named,
+        }
         assert "SECRET" not in str(incident.to_json())
         assert all(name in incident.message for name in named)
     assert effects.count() == 2
@@ -361,7 +366,12 @@ async def test_describe_that_raises_turns_the_layer_off_and_nothing_it_hides_is_
         result = await drive(journal, [do], [("do", {"sku": "SECRET-9"})], run_id=run_id, action="block")
         assert result.text == "done"
         (incident,) = await read_incidents(journal, run_id)
-        assert incident.detail == {"reason": "identity-build-failed", "cause": "KeyError", "identity_keys": ["sku"]}
+        assert incident.detail == {
+            "tool": "do",
+            "reason": "identity-build-failed",
+            "cause": "KeyError",
+            "identity_keys": ["sku"],
+        }
         assert "SECRET" not in str(incident.to_json())
     assert effects.count() == 2
     assert await persons(journal) == []
