@@ -1,5 +1,9 @@
 """What the gate asks about, what it leaves alone, and what either leaves behind: in real runs, over real stores."""
 
+import enum
+from datetime import datetime
+from decimal import Decimal
+
 import pytest
 
 from gnl_core import SemanticIdentity, args_hash, decide, fork_run, keys, list_interrupts, resume_run, run_durable, tool
@@ -8,6 +12,12 @@ from gnl_core.errors import IdentityDeclarationError
 from gnl_core.testing import ScriptedModel
 
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC ", "note": "again, please"}
+
+
+class Room(enum.Enum):
+    """What can be booked."""
+
+    BLUE = "blue"
 
 
 def statuses(result):
@@ -492,3 +502,59 @@ def open_ticket(subject: str) -> str:
 async def test_a_sync_tool_is_guarded_like_any(shop, asked):
     await shop.run(("open_ticket", {"subject": "Broken chair"}), tools=[open_ticket])
     assert asked(await shop.run(("open_ticket", {"subject": "BROKEN CHAIR"}), tools=[open_ticket])).kind == "semantic"
+
+
+async def test_a_refused_call_is_not_asked_about_again_in_its_request_and_other_words_are(shop, asked):
+    await shop.run(ABC)
+    question = asked(await shop.run(SPACED, SPACED, {"sku": "Abc"}, run="second"))
+    await decide(shop.journal, question.question, False, actor="deniz")
+    result = await shop.run(SPACED, SPACED, {"sku": "Abc"}, run="second")
+    assert statuses(result) == ["denied", "denied", "suspended"]
+    assert (asked(result).tool_call_id, asked(result).kind) == ("s2p0", "semantic")
+    assert shop.effects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("İNV-1", "inv-1"),
+        ("INV-1", "ınv-1"),
+        ("Straße 5", "STRASSE 5"),
+        ("\uff21\uff22\uff23", "abc"),
+        ("abc\ufeff", "\u00a0ABC"),
+        (7, "7"),
+        (7.0, 7),
+        (True, "true"),
+    ],
+)
+@pytest.mark.parametrize("rules", [False, True])
+async def test_spellings_that_normalise_alike_are_one_identity(shop, asked, first, second, rules):
+    shop.gate = shop.gated(rules=rules)
+    await shop.run({"sku": first, "note": "one"})
+    assert asked(await shop.run({"sku": second, "note": "other"})).prior["origin"] == "identity"
+
+
+async def test_typed_arguments_are_compared_by_what_they_mean(shop, asked):
+    booked = []
+
+    @tool(
+        side_effect=True,
+        semantic_identity=SemanticIdentity(keys=("room", "start"), amount_fields=("price",)),
+    )
+    async def book(room: Room, start: datetime, price: Decimal) -> str:
+        """Book a room."""
+        booked.append((room, start, price))
+        return "booked"
+
+    def at(start, price="10.50"):
+        return ("book", {"room": "blue", "start": start, "price": price})
+
+    await shop.run(at("2026-03-01T10:00:00+02:00"), tools=[book])
+    question = asked(await shop.run(at("2026-03-01T08:00:00Z", "10.5"), tools=[book]))
+    assert question.prior["origin"] == "identity"
+    assert "amounts_differ" not in question.prior
+    assert (await shop.run(at("2026-03-01T09:00:00Z"), tools=[book])).text == "done"
+    assert asked(await shop.run(at("2026-03-01T11:00:00+02:00", "11"), tools=[book])).prior["amounts_differ"] == [
+        "price"
+    ]
+    assert len(booked) == 2
