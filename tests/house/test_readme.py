@@ -13,7 +13,7 @@ from gnl_core import SqliteStorage, read_run
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-RUN, RECOVER, STREAM, OWN_LOOP, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUN, RECOVER, STREAM, OWN_LOOP, GATE, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 PAYMENTS = """
 class Payments:
@@ -66,6 +66,21 @@ def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, ca
         assert capsys.readouterr().out.endswith("The order is paid.\n")
     # The payments of the second time are empty: nothing was charged again.
     assert scope["payments"].charges == {}
+
+
+def test_the_semantic_gate_of_the_readme_asks_about_the_second_wording(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    turns = ("Refund order 4471, both chairs arrived broken", "order 4471: two broken chairs arrived, refund it")
+    for number, words in enumerate(turns):
+        call = ("open_ticket", {"subject": words, "customer": "Ada"})
+        around_it = around(GATE).replace("chat-7-turn-12", f"turn-{number}")
+        code = re.sub(r"ScriptedModel\(.*\)\)\)", f"ScriptedModel({[[call], 'Done.']!r})))", around_it)
+        code = "from gnl_semantic import Judge, SemanticGate\nopened = []\n" + code
+        hand_over = "\ndef send_to_help_desk(subject: str, customer: str) -> str:\n    return 'ticket 1'\n"
+        exec(compile(hand_over + code, "README.md", "exec"), {"__name__": "__main__"})
+    (told,) = capsys.readouterr().out.splitlines()
+    assert "refund order 4471" in told.casefold()
+    assert "Ada: Refund order 4471, both chairs arrived broken" in told
 
 
 def test_the_judge_of_the_readme_sits_the_exam(tmp_path):

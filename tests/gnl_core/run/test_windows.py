@@ -181,6 +181,16 @@ async def test_the_disclosure_tells_the_model_of_earlier_work_once_and_leaves_no
     assert (again.messages, again.warnings) == (result.messages, ())
 
 
+async def test_earlier_work_that_is_read_in_the_last_step_is_told_on_the_result_alone(journal, effects):
+    charge = charging(effects, idempotency="args", window="cross-run")
+    await drive(journal, [charge], run_id="a")
+    model = ScriptedModel([ONE[0]])
+    options = {"tools": [charge], "prompt": "Go.", "replay_disclosure": "explain", "stop_when": lambda steps: True}
+    result = await run_durable(model=model, run_id="b", journal=journal, **options)
+    assert [request.system for request in model.requests] == [None]  # no later step could carry the note
+    assert replayed(result) == [("s0p0", "charge", "succeeded", "window", "b")]
+
+
 # Races -------------------------------------------------------------------------------------------------------------
 
 
