@@ -124,6 +124,8 @@ def test_the_best_cosine_is_looked_at_first_and_a_record_without_one_last():
     none = scored("tv-42", None, exact=True, args_hash="3" * 16)
     assert decide(mine, [none, far, near], rules=None).asked == near
     assert decide(mine, [none, far], rules=None).asked == far
+    opposite = scored("tv-42", -0.9, args_hash="4" * 16)
+    assert decide(mine, [none, opposite], rules=None).asked == opposite
     assert decide(mine, [none], rules=None).asked == none
 
 

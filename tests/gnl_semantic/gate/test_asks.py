@@ -9,6 +9,7 @@ import pytest
 from gnl_core import SemanticIdentity, args_hash, decide, fork_run, keys, list_interrupts, resume_run, run_durable, tool
 from gnl_core.approvals import Approval
 from gnl_core.errors import IdentityDeclarationError
+from gnl_core.journal import Delete, new_batch
 from gnl_core.testing import ScriptedModel
 
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC ", "note": "again, please"}
@@ -147,6 +148,7 @@ async def test_a_yes_ahead_of_the_question_runs_it_unasked(shop):
     await shop.run(ABC)
     result = await shop.run(SPACED, run="second", approvals={"second/s0p0": ahead(True)})
     assert (result.text, result.interrupts, shop.effects.count()) == ("done", (), 2)
+    assert (await shop.noted("second"), result.unused_approvals) == ([], ())
 
 
 async def test_a_no_ahead_of_the_question_counts_for_what_looks_the_same(shop):
@@ -287,6 +289,22 @@ async def test_l30_records_past_their_time_count_no_more_by_the_stores_clock(sho
     clock.ahead = 62.0
     assert (await shop.run({"sku": "Abc"})).text == "done"
     assert shop.effects.count() == 2
+
+
+async def test_a_record_past_its_time_is_not_found_by_its_fold_either(shop, clock):
+    shop.ttl_ms = 60_000
+    await shop.run(ABC)
+    clock.ahead = 62.0
+    shop.gate = shop.gated(embed_model_id="fake@2")
+    result = await shop.run(SPACED, run="second")
+    assert (result.text, await shop.noted("second")) == ("done", [])
+
+
+async def test_a_call_never_looks_like_its_own_record(shop):
+    await shop.run(ABC)
+    marker = keys.marker(("xthr", "t"), "createProduct", args_hash(ABC))
+    await shop.journal.apply((Delete(marker),), batch=new_batch())
+    assert (await shop.run(ABC)).text == "done", "equal arguments are the exact layer's alone"
 
 
 async def test_the_age_and_the_channel_are_the_stores_and_the_first_runs(shop, asked, clock):

@@ -176,9 +176,16 @@ async def test_s86_earlier_work_that_cannot_be_read_costs_no_call(shop, shop_of,
 
 
 async def test_s86_a_broken_scan_does_not_embed_the_text_twice(shop, shop_of):
-    sick = shop_of(Broken(shop.journal, "semtomb"))
+    sick, sent = shop_of(Broken(shop.journal, "semtomb")), []
+
+    async def slow(texts):
+        sent.extend(texts)
+        await asyncio.sleep(0.05)  # far longer than the scan takes to fail
+        return [[1.0, 0.0]]
+
+    sick.gate = sick.gated(embed=slow)
     await sick.run(ABC)
-    assert shop.embed.sent == ["createProduct: abc"]
+    assert sent == ["createProduct: abc"]
     assert len(await shop.records()) == 1
 
 

@@ -245,4 +245,5 @@ async def test_one_erased_record_is_shown_by_nobody_and_forgotten(shop, kept):
     result = await shop.run({"sku": "unlike either"}, run="third")
     assert result.text == "done"
     assert (await shop.noted("third"))[0][2]["dropped_identity"] == 1
+    assert len(cache) == 0, "its vector is not kept in memory either"
     assert (await shop.run(SPACED)).text == "done"
