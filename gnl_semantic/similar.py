@@ -20,6 +20,7 @@ from gnl_semantic.decide import Finding, Scored, decide
 from gnl_semantic.embedder.load import load_embedder
 from gnl_semantic.embedder.port import Embedder, Vectors
 from gnl_semantic.embedding import CACHED_TEXTS, Embedded, Embedding, EmbedFunction
+from gnl_semantic.judge.prompt import clean
 from gnl_semantic.judge.runtime import Judge, Judged
 from gnl_semantic.past import Past, fold_hash, past_ops, read_past
 from gnl_semantic.recall import TOP_K
@@ -157,7 +158,7 @@ class SemanticGate:
             return Found(prior=self._prior(subject, finding.asked, finding.origin, finding), counts=counts)
         counts["gray"] = int(finding.gray is not None)
         notices: list[Notice] = []
-        if judge and self._judge is not None and finding.gray is not None:
+        if judge and self._judge is not None and finding.gray is not None and _says_both(subject, finding.gray.past):
             judged = await self._judge.ask(
                 subject, finding.gray.past, score=finding.gray.score, ruleset_version=RULESET_VERSION
             )
@@ -334,6 +335,11 @@ def _judge_notice(subject: Subject, gray: Scored, judged: Judged) -> Notice:
 
 def _evidence(judged: Judged) -> dict[str, JsonValue]:
     return {**judged.evidence, "cached": judged.cached, "latency_ms": judged.latency_ms}
+
+
+def _says_both(subject: Subject, past: Past) -> bool:
+    """Whether there is anything to compare: a describe() may leave a sentence empty, and two of those are alike."""
+    return bool(clean(subject.identity.sentence) and clean(past.sentence))
 
 
 def _is_old(past: Past, subject: Subject) -> bool:

@@ -171,6 +171,17 @@ async def test_l47_a_model_that_repeats_a_record_that_says_same_is_no_same(shop,
     assert of_judge(await shop.noted("second"))[0][1]["outcome"] == "skipped:parse-fail"
 
 
+@pytest.mark.parametrize("text", ["", " \n\t", "\x00\x1b"])
+async def test_sentences_that_say_nothing_are_not_judged_alike(shop, judged, text):
+    judge = judged("SAME")
+    made = shop.tool(declared={"keys": ("sku",), "describe": lambda _: text})
+    await shop.run(TV, tools=[made])
+    result = await shop.run(SMSNG, tools=[made], run="second")
+    assert (result.text, judge.says.sent) == ("done", [])
+    ((source, _, detail),) = await shop.noted("second")
+    assert (source, detail["gray_calls"]) == ("semantic-guard", 1)
+
+
 async def test_l50_a_sentence_that_is_too_long_is_never_cut_nor_sent(shop, judged):
     judge = judged("SAME")
     long = {"sku": "television " * 60}
