@@ -76,6 +76,22 @@ def top_k(
     """
     with np.errstate(invalid="ignore", over="ignore"):
         scores = matrix @ query
+    return best_of(scores, k=k, threshold=threshold, alive=alive)
+
+
+def best_of(
+    scores: Vectors, *, k: int = TOP_K, threshold: float, alive: NDArray[np.bool_] | None = None
+) -> list[tuple[int, float]]:
+    """Return the places of the `k` highest cosines that reach the threshold, best first, each with its cosine.
+
+    Of equal cosines the lower place comes first. One that is not finite is no candidate.
+
+    Args:
+        scores: The cosine of each record, shape (n,).
+        k: Most places to return, 0 or more.
+        threshold: Least cosine, -1 to 1.
+        alive: Places that may be candidates at all, shape (n,); by default every one.
+    """
     passing = np.isfinite(scores) & (scores >= threshold)
     if alive is not None:
         passing &= alive

@@ -11,7 +11,7 @@ import pytest
 
 from gnl_core.journal import scan_all
 from gnl_semantic.vectors import MAX_BYTES, VECTORS, VectorCache
-from gnl_semantic.vectors_table import empty, join, read_table
+from gnl_semantic.vectors.table import empty, join, read_table
 
 ROW = 24 + 4 * 8  # hash, time, version, and a vector of 8
 
@@ -92,7 +92,7 @@ async def test_a_scope_that_grows_above_the_quarter_is_held_no_more_and_again_wh
 
 
 async def test_the_best_of_several_pages_is_the_best_of_all(desk, monkeypatch):
-    monkeypatch.setattr("gnl_semantic.vectors._PAGE_ROWS", 3)
+    monkeypatch.setattr("gnl_semantic.vectors.cache._PAGE_ROWS", 3)
     angles = np.random.default_rng(5).uniform(0, 1.2, 20)
     await fill(desk, angles)
     expected = [int(number) + 1 for number in np.argsort(angles)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gnl_core.journal.port import Entry, Key
-from gnl_semantic.vectors_table import Table
+from gnl_semantic.vectors.table import Table
 
 Place = tuple[str, str, Key, str]
 """(store id, organisation, scope, tool)."""

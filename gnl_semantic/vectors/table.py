@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gnl_core.journal.port import Entry, Key
 from gnl_semantic.embedder.port import Vectors
 from gnl_semantic.past import FORMAT, TEMPLATE_VERSION, VECTOR_TYPE
-from gnl_semantic.recall import top_k
+from gnl_semantic.recall import best_of
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -27,7 +27,6 @@ _Number = TypeVar("_Number", bound=np.generic)
 _HASH = re.compile(r"[0-9a-f]{16}")  # of arguments: 64 bits
 _UNIT = 1e-5  # how far from 1 the square of a unit vector's length may be
 _LONG_AGO = -(1 << 62)
-_ONE = np.ones(1, np.float32)  # the cosines, a column, times this are the cosines
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ class Table:
         # Not by `@`: BLAS spreads the product over threads that wait for each other, which on a busy machine takes a
         # hundred times as long. And a row's cosine here hangs on the row alone, not on its place in the matrix.
         scores = np.minimum(np.einsum("ij,j->i", matrix, query.vector), np.float32(1))
-        best = top_k(scores[:, None], _ONE, k=query.k, threshold=query.threshold, alive=alive)
+        best = best_of(scores, k=query.k, threshold=query.threshold, alive=alive)
         beside = _alive(others, query)
         if len(query.exact):
             beside[others.where(query.exact)] = False

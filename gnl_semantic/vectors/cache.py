@@ -22,9 +22,9 @@ from gnl_core import keys
 from gnl_core.findings import Subject
 from gnl_core.journal.port import Entry, Key
 from gnl_semantic.embedder.port import Vectors
-from gnl_semantic.vectors_held import Held, Name, Scope, scope_of, surplus_of
-from gnl_semantic.vectors_idle import watch
-from gnl_semantic.vectors_table import Answer, Query, Table, join, numbers_of, oldest_of, read_table, text_of
+from gnl_semantic.vectors.held import Held, Name, Scope, scope_of, surplus_of
+from gnl_semantic.vectors.idle import watch
+from gnl_semantic.vectors.table import Answer, Query, Table, join, numbers_of, oldest_of, read_table, text_of
 
 MAX_BYTES = 64 << 20
 """Most bytes that a process keeps: about 43,000 vectors of 384 dimensions."""
