@@ -104,7 +104,7 @@ async def test_s86_an_embedder_that_hangs_costs_its_time_once_a_call(shop, kind)
         calls.append(texts)
         await asyncio.Event().wait()
 
-    shop.gate = shop.gated(embed=block if kind == "sync" else wait, embed_timeout=0.05)
+    shop.gate = shop.gated(embed=block if kind == "sync" else wait, embed_timeout=0.2)
     try:
         async with asyncio.timeout(10):
             result = await shop.run(ABC, {"sku": "x"})
@@ -173,6 +173,16 @@ async def test_s86_earlier_work_that_cannot_be_read_costs_no_call(shop, shop_of,
         "StoreUnavailableError",
     )
     assert detail["identity_keys"] == ["sku"]
+
+
+async def test_s86_an_outage_is_told_beside_a_scan_that_broke_too(shop, shop_of):
+    sick = shop_of(Broken(shop.journal, "semtomb"))
+    shop.embed.error = RuntimeError("down")
+    for number in range(4):
+        await sick.run({"sku": f"product {number}"}, run=f"r{number}")
+    told = [(await shop.noted(f"r{number}"))[0][2] for number in range(4)]
+    assert [one.get("embedder_outage", False) for one in told] == [False, False, True, False]
+    assert all(one["no_scan"] for one in told)
 
 
 async def test_s86_a_broken_scan_does_not_embed_the_text_twice(shop, shop_of):

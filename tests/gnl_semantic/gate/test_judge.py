@@ -80,6 +80,7 @@ async def test_l35_l36_s86_whatever_else_it_says_the_call_goes_on(shop, judged, 
     assert (statuses(result), shop.effects.count()) == (["succeeded"], 2)
     ((action, detail),) = of_judge(await shop.noted("second"))
     assert (action, detail["outcome"], detail["tool"]) == ("warn", outcome, "createProduct")
+    assert detail["identity_keys"] == ["sku"]
     assert (detail["args_hash"], detail["prior_hash"]) == (args_hash(SMSNG), args_hash(TV))
     assert ("cached" in detail) is (not outcome.startswith("skipped"))
     ((_, _, scan),) = [one for one in await shop.noted("second") if one[0] == "semantic-guard"]
@@ -222,6 +223,21 @@ async def test_l52_another_model_is_asked_for_itself(shop, judged, judge_that, i
     assert (result.text, len(sent)) == ("done", 1)
     detail = of_judge(await shop.noted("third"))[0][1]
     assert (detail["outcome"], detail["stale_replaced"]) == ("different", True)
+
+
+async def test_another_models_same_where_the_first_saw_two_things_is_asked_and_says_so(
+    shop, judged, judge_that, issued, asked
+):
+    judged("DIFFERENT")
+    await shop.run(TV)
+    assert (await shop.run(SMSNG)).text == "done"
+    marker = keys.marker(("xthr", "t"), "createProduct", args_hash(SMSNG))
+    await shop.put(marker, (await shop.get(marker)).value | {"state": "released"})
+    judge = Judge(judge_that("SAME").says, judge_model_id="judge@2", qualification=issued(judge_model_id="judge@2"))
+    shop.gate = shop.gated(rules=True, judge=judge)
+    asked(await shop.run(SMSNG, run="third"))
+    ((_, detail),) = of_judge(await shop.noted("third"))
+    assert (detail["stale_replaced"], detail["judge"]["cached"]) == (True, False)
 
 
 async def test_l53_l54_the_budget_is_the_requests_and_failures_use_it_up(shop, judged):

@@ -142,6 +142,14 @@ async def test_an_equal_identity_is_found_behind_any_number_of_nearer_records(sh
     assert (question.prior["run_id"], question.prior["score"]) == ("first", -0.5)
 
 
+@pytest.mark.parametrize("top_k", [1, 2, 5])
+async def test_no_more_records_by_cosine_are_looked_at_than_was_said(shop, top_k):
+    await shop.run(*({"sku": f"product number {number}"} for number in range(5)))
+    shop.gate = shop.gated(top_k=top_k)
+    await shop.run({"sku": "unlike any"}, run="second")
+    assert (await shop.noted("second"))[0][2]["dropped_identity"] == top_k
+
+
 @pytest.mark.parametrize(("least", "asks"), [(0.5, True), (0.71, False)])
 async def test_the_threshold_is_the_callers_where_one_is_given(shop, least, asks):
     shop.embed.place("createProduct: far", 0.7)
