@@ -290,6 +290,11 @@ class Findings:
         found: Found = self._request.memo[memo]
         for notice in found.notices:
             self._notice(notice.source, notice.message, **notice.detail)
+            if notice.detail.get("embedder_outage"):
+                self._request.warn(
+                    "the embedder of the semantic gate failed three times in a row; until it answers, calls go on "
+                    "without the gate"
+                )
         self.counts = found.counts
         return found
 

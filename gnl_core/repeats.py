@@ -67,7 +67,7 @@ def warning_of(prior: Prior, tool: Tool, now: int) -> str:
             text = (
                 f"Similar work was already completed {when} ({first}): {_shown(prior.sentence)}, {_alike(prior)}. Its "
             )
-            text += f"identity fields ({fields}) differ; a second look took both for the same thing."
+            text += f"identity fields ({fields}) differ; the configured judge called both the same thing."
     if prior.amounts_differ:
         fields = ", ".join(prior.amounts_differ)
         text += f" The amounts differ ({fields}): a new job, or a typing error? Check carefully."

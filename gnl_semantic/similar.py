@@ -292,7 +292,8 @@ class SemanticGate:
         if self._rules is not None:
             facts["ruleset_version"] = RULESET_VERSION
         told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in detail.items())
-        return Notice(source="semantic-guard", message=f"{subject.tool}: nothing was asked ({told})", detail=facts)
+        message = f"{subject.tool}: no earlier work was shown ({told})"
+        return Notice(source="semantic-guard", message=message, detail=facts)
 
     # Remember ------------------------------------------------------------------------------------------------------
 
