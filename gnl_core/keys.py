@@ -37,6 +37,8 @@ xthr/<thread>/args/<tool>/<hash>             the same within one conversation
 <scope>/semgen/<tool>                        counter: grows with each such record
 <scope>/semtomb/<tool>/<new>/<prior>         a person let the pair pass: it is not asked about again
 <scope>/semjudge/<tool>/<low>/<high>         a judge's verdict on a pair, whichever came first
+<scope>/semvec/<tool>/<stamp>/<n>            copies of the vectors of many such records, to be read fast; never changed
+<scope>/semvec/<tool>/<stamp>/new/<hash>     a copy of one that stands in no such block yet
 xid/<resource>/<tool>/<hash>                 a person's work by its normalised identity, from whatever channel
 thread/<thread>/taint                        untrusted content that entered the conversation
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
@@ -46,7 +48,7 @@ ix/inc/<t13>/<root>/<part>/<call>/<source>/<action>  incidents by time
 
 <part> is '~' for the root run and the child's id for a sub-agent's. Ids compare as bytes: nothing here normalises,
 since two spellings that look alike are two ids (hashes of arguments normalise, keys never do). Nothing may rely on the
-order between siblings, except fields made for it: steps have 6 digits, positions 3, milliseconds 13.
+order between siblings, except fields made for it: steps and blocks have 6 digits, positions 3, milliseconds 13.
 """
 
 from __future__ import annotations
@@ -436,6 +438,26 @@ def tombstone(scope: Key, tool_name: str, new: str, prior: str) -> Key:
 def judged(scope: Key, tool_name: str, one: str, other: str) -> Key:
     """A judge's verdict on a pair; the order of the two does not matter."""
     return (*scope, "semjudge", tool_name, *sorted((one, other)))
+
+
+def vectors_of(scope: Key, tool_name: str, stamp: str) -> Key:
+    """The prefix of the copies of a tool's vectors of one stamp; 'semvec' follows 'semgen', so it is erased later."""
+    return (*scope, "semvec", tool_name, stamp)
+
+
+def vector_block(scope: Key, tool_name: str, stamp: str, number: int) -> Key:
+    """Copies of the vectors of many records, 1 for the oldest."""
+    return (*vectors_of(scope, tool_name, stamp), f"{number:06d}")
+
+
+def new_vectors_of(scope: Key, tool_name: str, stamp: str) -> Key:
+    """The prefix of the copies that stand in no block yet; 'new' follows every number."""
+    return (*vectors_of(scope, tool_name, stamp), "new")
+
+
+def new_vector(scope: Key, tool_name: str, stamp: str, digest: str) -> Key:
+    """A copy of the vector of one record that stands in no block yet."""
+    return (*new_vectors_of(scope, tool_name, stamp), digest)
 
 
 def person_identity(resource: str, tool_name: str, digest: str) -> Key:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from gnl_core import keys
 from gnl_core.canonical import digest
-from gnl_core.findings import Subject
+from gnl_core.identity import amounts_of
 from gnl_core.journal.port import Add, Create, Entry, JsonValue, Key, Op, Put
-from gnl_core.prior import amounts_of
+from gnl_core.prior import Subject
 from gnl_semantic.embedder.port import Vectors
 from gnl_semantic.recall import fold_key
 from gnl_semantic.rules import RULESET_VERSION
@@ -148,11 +149,22 @@ def past_ops(subject: Subject, *, stamp: str, vector: Vectors | None, known: Ent
         "call": call,
     }
     by_fold = keys.fold(scope, tool, fold_hash(identity.values), subject.args_hash)
+    copy = keys.new_vector(scope, tool, stamp_key(stamp), subject.args_hash)
     return (
         Create(place, value, blob, if_present="keep") if known is None else Put(place, value, blob),
         Create(by_fold, {"f": FORMAT}, if_present="keep"),
         Add(keys.generation(scope, tool), {"n": 1} if known is None else {"f": 1}),
+        # Recall reads the few that are new, and blocks of the rest, instead of walking over every record.
+        Create(copy, {"f": FORMAT}, blob, if_present="keep")
+        if known is None
+        else Put(copy, {"f": FORMAT, "at": known.created_at}, blob),
     )
+
+
+@lru_cache(maxsize=64)
+def stamp_key(stamp: str) -> str:
+    """Return the 16 hex digits under which copies of the vectors of a stamp stand."""
+    return digest([stamp, TEMPLATE_VERSION])[:16]
 
 
 def _blob(vector: Vectors | None) -> bytes | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gnl_core.journal.port import Entry, Key
+from gnl_semantic.vectors.blocks import Chain
 from gnl_semantic.vectors.table import Table
 
 Place = tuple[str, str, Key, str]
@@ -32,8 +33,10 @@ class Scope:
         batch: Tag of the batch that wrote it: a store that was put back to an older copy reaches a version twice.
         born: When the row was created: after a purge it is created again.
         records: How many records it says were created; None where it does not say.
+        filled: How many vectors it says were filled in later; None where it does not say.
         surplus: How many more there are than that, less than 0 for fewer; None while that is not known. Two writers of
             one record count it twice, so this is no sign of damage; a change of it is.
+        chain: Where the blocks of copies end; None where none are to be written.
         used: When it was last asked, by the holder's clock.
     """
 
@@ -42,7 +45,9 @@ class Scope:
     batch: int
     born: int
     records: int | None
+    filled: int | None
     surplus: int | None
+    chain: Chain | None
     used: float = 0.0
 
     def is_at(self, generation: Entry) -> bool:
@@ -60,7 +65,7 @@ class Scope:
         return generation.version > self.version and generation.created_at == self.born and not lost
 
 
-def scope_of(table: Table, generation: Entry, surplus: int | None) -> Scope:
+def scope_of(table: Table, generation: Entry, surplus: int | None, chain: Chain | None) -> Scope:
     """Return the scope of a table that holds all that the generation counts."""
     return Scope(
         table=table,
@@ -68,14 +73,20 @@ def scope_of(table: Table, generation: Entry, surplus: int | None) -> Scope:
         batch=generation.batch,
         born=generation.created_at,
         records=records_of(generation),
+        filled=_count_of(generation, "f"),
         surplus=surplus,
+        chain=chain,
     )
 
 
 def records_of(generation: Entry) -> int | None:
     """Return how many records were created, None where the row does not say."""
-    records = generation.value.get("n", 0) if isinstance(generation.value, dict) else None
-    return records if type(records) is int else None
+    return _count_of(generation, "n")
+
+
+def _count_of(generation: Entry, name: str) -> int | None:
+    count = generation.value.get(name, 0) if isinstance(generation.value, dict) else None
+    return count if type(count) is int else None
 
 
 def surplus_of(table: Table, generation: Entry) -> int | None:
@@ -166,8 +177,15 @@ class Held:
             elif held.surplus not in (None, surplus):
                 self._drop(name)
                 return None
-            self._keep(name, scope_of(table, generation, surplus))
+            self._keep(name, scope_of(table, generation, surplus, now.chain))
             return table
+
+    def chained(self, name: Name, born: int, chain: Chain | None) -> None:
+        """Note where the blocks of a scope end now."""
+        with self._lock:
+            now = self._scopes.get(name)
+            if now is not None and now.born == born:
+                self._scopes[name] = replace(now, chain=chain)
 
     def big(self, name: Name, used: int) -> None:
         """Note what a scope that is not held would take."""

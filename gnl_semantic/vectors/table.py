@@ -24,7 +24,7 @@ Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _Number = TypeVar("_Number", bound=np.generic)
 
-_HASH = re.compile(r"[0-9a-f]{16}")  # of arguments: 64 bits
+HASH = re.compile(r"[0-9a-f]{16}")  # of arguments: 64 bits
 _UNIT = 1e-5  # how far from 1 the square of a unit vector's length may be
 _LONG_AGO = -(1 << 62)
 
@@ -71,8 +71,15 @@ class Records:
             return self
         keep = np.ones(self.count, np.bool_)
         keep[rows] = False
-        left = np.flatnonzero(keep)
-        return Records(len(left), self.hashes[left], self.created[left], self.versions[left], self.matrix[left])
+        return self._only(np.flatnonzero(keep))
+
+    def between(self, lowest: int, highest: int) -> Records:
+        """Return a copy of the rows of these versions, both included."""
+        versions = self.versions[: self.count]
+        return self._only(np.flatnonzero((versions >= lowest) & (versions <= highest)))
+
+    def _only(self, rows: NDArray[np.intp]) -> Records:
+        return Records(len(rows), self.hashes[rows], self.created[rows], self.versions[rows], self.matrix[rows])
 
     def plus(self, more: Records) -> Records:
         """Return the rows of both, in the room that is left if there is some.
@@ -180,16 +187,41 @@ class Table:
 
     def plus(self, more: Table) -> Table:
         """Return the records of both; what `more` says of a record holds. See `Records.plus`."""
-        hashes = np.concatenate((more.mine.hashes[: more.mine.count], more.others.hashes[: more.others.count]))
         # A replaced record moves, by a copy: who multiplies with the old matrix at this moment must not see it change.
-        return Table(
-            self.mine.without(self.mine.where(hashes)).plus(more.mine),
-            self.others.without(self.others.where(hashes)).plus(more.others),
-        )
+        rest = self.without(more.hashes)
+        return Table(rest.mine.plus(more.mine), rest.others.plus(more.others))
+
+    @property
+    def hashes(self) -> Hashes:
+        """Hashes of all records."""
+        return np.concatenate([part.hashes[: part.count] for part in (self.mine, self.others)])
+
+    @property
+    def versions(self) -> Numbers:
+        """Versions of all records, in the order of the hashes."""
+        return np.concatenate([part.versions[: part.count] for part in (self.mine, self.others)])
 
     def newer(self, version: int) -> int:
         """Return how many records were written after a version."""
         return sum(int((part.versions[: part.count] > version).sum()) for part in (self.mine, self.others))
+
+    def between(self, lowest: int, highest: int) -> Table:
+        """Return a copy of the records of these versions, both included."""
+        return Table(self.mine.between(lowest, highest), self.others.between(lowest, highest))
+
+    def without(self, hashes: Hashes) -> Table:
+        """Return the records that are none of these."""
+        return Table(
+            self.mine.without(self.mine.where(hashes)),
+            self.others.without(self.others.where(hashes)),
+        )
+
+    def is_unit(self) -> bool:
+        """Whether every vector has the length 1."""
+        matrix = self.mine.matrix[: self.mine.count]
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.einsum("ij,ij->i", matrix, matrix)
+        return bool((np.abs(lengths - 1) <= 2 * _UNIT).all())  # not so where it is NaN
 
     def answer(self, query: Query) -> Answer:
         """Return what a call finds here: one product of matrix and vector."""
@@ -237,7 +269,7 @@ def oldest_of(now: int, ttl_ms: int | None) -> int:
 
 def numbers_of(hashes: Iterable[str]) -> Hashes:
     """Return hashes as numbers; texts that no hash of arguments is spelt like are left out."""
-    return np.array([int(text, 16) for text in hashes if _HASH.fullmatch(text)], np.uint64)
+    return np.array([int(text, 16) for text in hashes if HASH.fullmatch(text)], np.uint64)
 
 
 def text_of(number: int) -> str:
@@ -263,7 +295,7 @@ def read_table(entries: Sequence[Entry], prefix: Key, stamp: str, width: int) ->
     """
     size = width * VECTOR_TYPE.itemsize
     depth = len(prefix) + 1
-    is_hash = _HASH.fullmatch
+    is_hash = HASH.fullmatch
     mine: list[Entry] = []
     others: list[Entry] = []
     blobs: list[bytes] = []
@@ -284,6 +316,30 @@ def read_table(entries: Sequence[Entry], prefix: Key, stamp: str, width: int) ->
             blobs.append(blob)
         else:
             others.append(entry)
+    return _table(mine, blobs, others, width)
+
+
+def table_of(entries: Sequence[Entry], width: int) -> Table:
+    """Return the records that copies of vectors hold: each with a vector where its blob is one of this dimension.
+
+    Args:
+        entries: Rows whose key ends with the hash of a record, each hash once.
+        width: Dimension of the vectors.
+    """
+    size = width * VECTOR_TYPE.itemsize
+    mine: list[Entry] = []
+    others: list[Entry] = []
+    blobs: list[bytes] = []
+    for entry in entries:
+        if entry.blob is not None and len(entry.blob) == size:
+            mine.append(entry)
+            blobs.append(entry.blob)
+        else:
+            others.append(entry)
+    return _table(mine, blobs, others, width)
+
+
+def _table(mine: list[Entry], blobs: list[bytes], others: list[Entry], width: int) -> Table:
     # One copy of all vectors, and that one is the matrix.
     matrix = np.frombuffer(b"".join(blobs), VECTOR_TYPE).astype(np.float32, copy=False).reshape(len(blobs), width)
     with np.errstate(over="ignore", invalid="ignore"):

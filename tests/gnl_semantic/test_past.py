@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnl_core import keys
-from gnl_core.findings import Subject
 from gnl_core.identity import SemanticIdentity
 from gnl_core.journal import Add, Create, Entry, Put, new_batch
 from gnl_core.journal.memory import InMemoryStorage
-from gnl_semantic.past import fold_hash, past_ops, read_past
+from gnl_core.prior import Subject
+from gnl_semantic.past import fold_hash, past_ops, read_past, stamp_key
 
 SCOPE = ("xthr", "t")
 HASH = "00000000000000aa"
@@ -72,7 +72,9 @@ async def test_a_success_leaves_record_fold_and_count():
     assert np.frombuffer(record.blob, "<f4").tolist() == pytest.approx([0.6, 0.8])
     assert rows[keys.fold(SCOPE, "order", fold_hash({"sku": "kettle"}), HASH)].value == {"f": 1}
     assert rows[keys.generation(SCOPE, "order")].value == {"n": 1}
-    assert len(rows) == 3
+    copy = rows[keys.new_vector(SCOPE, "order", stamp_key("m@1"), HASH)]
+    assert (copy.value, copy.blob, copy.created_at) == ({"f": 1}, record.blob, record.created_at)
+    assert len(rows) == 4
 
 
 async def test_what_is_written_reads_back():
@@ -111,13 +113,15 @@ def test_a_failed_embedding_leaves_a_known_record_alone():
 
 def test_a_repeat_fills_a_missing_vector_in_and_stays_the_first_ones():
     call = subject(run="later", call="s9p9", describe=lambda args: "one kettle")
-    put, fold, add = past_ops(call, stamp="m@2", vector=unit(0, 1), known=entry(VALUE))
+    put, fold, add, copy = past_ops(call, stamp="m@2", vector=unit(0, 1), known=entry(VALUE))
     assert isinstance(put, Put)
     assert put.blob == unit(0, 1).tobytes()
     assert put.value == {**VALUE, "model": "m@2", "sentence": "one kettle"}  # the vector's own sentence and stamp
     assert isinstance(fold, Create)
     assert fold.if_present == "keep"
     assert add == Add(keys.generation(SCOPE, "order"), {"f": 1})
+    place = keys.new_vector(SCOPE, "order", stamp_key("m@2"), HASH)
+    assert copy == Put(place, {"f": 1, "at": entry(VALUE).created_at}, put.blob), "of the record's time, not its own"
 
 
 async def test_a_back_fill_keeps_the_time_of_the_first_success():
@@ -136,6 +140,8 @@ async def test_of_two_first_successes_one_stays():
     rows = await written(past_ops(two, stamp="m@1", vector=unit(0, 1), known=None), one.journal)
     assert rows[PLACE].value["run"] == "a"
     assert rows[keys.generation(SCOPE, "order")].value == {"n": 2}
+    copy = rows[keys.new_vector(SCOPE, "order", stamp_key("m@1"), HASH)]
+    assert copy.blob == rows[PLACE].blob
 
 
 @pytest.mark.parametrize("value", [{**VALUE, "f": 2}, None, "text", {**VALUE, "identity": 3}])

@@ -92,7 +92,7 @@ async def test_a_scope_that_grows_above_the_quarter_is_held_no_more_and_again_wh
 
 
 async def test_the_best_of_several_pages_is_the_best_of_all(desk, monkeypatch):
-    monkeypatch.setattr("gnl_semantic.vectors.cache._PAGE_ROWS", 3)
+    monkeypatch.setattr("gnl_semantic.vectors.reading.PAGE_ROWS", 3)
     angles = np.random.default_rng(5).uniform(0, 1.2, 20)
     await fill(desk, angles)
     expected = [int(number) + 1 for number in np.argsort(angles)]

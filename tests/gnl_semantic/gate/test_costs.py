@@ -104,12 +104,12 @@ async def test_a_new_process_reads_the_whole_scope_once(shop, counted):
     assert first == second, "twenty records are one page"
 
 
-async def test_keeping_costs_three_rows_and_a_vector(place, effects, embed, shop_of):
+async def test_keeping_costs_four_rows_and_a_vector_twice(place, effects, embed, shop_of):
     async with InMemoryStorage() as storage:
         shop = shop_of(storage.runs)
         await shop.run(ABC, run="first")
         rows = await shop.rows("xthr", "t")
-        assert sorted(key[2] for key in rows) == ["dup", "sem", "semfold", "semgen"]
+        assert sorted(key[2] for key in rows) == ["dup", "sem", "semfold", "semgen", "semvec"]
         assert len(rows[keys.similar(("xthr", "t"), "createProduct", args_hash(ABC))].blob) == 8
 
 
