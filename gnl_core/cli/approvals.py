@@ -18,10 +18,13 @@ from gnl_core.decisions import decide, list_interrupts, parse_question, verb
 from gnl_core.errors import JournalError, UnknownQuestionError
 from gnl_core.journal import get
 from gnl_core.journal.port import Journal
+from gnl_core.records import read_call
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NONE_OPEN = "nothing waits for a person"
+_REASON = 10_000
+"""Characters of a question that the list shows: all of what the engine asks; a guard's own words may be longer."""
 
 
 @click.group()
@@ -70,7 +73,8 @@ def tell_question(question: Interrupt, now: int) -> None:
     """Write one question on three lines."""
     tell(plain(question.question))
     tell(f"  {plain(question.tool_name)}({short(dict(question.args))})")
-    tell(f"  {plain(question.kind)}, asked {age(question.asked_at, now)} ago: {short(question.reason)}")
+    # Whole: what is cut off may be what tells this call from the one it is compared with.
+    tell(f"  {plain(question.kind)}, asked {age(question.asked_at, now)} ago: {short(question.reason, _REASON)}")
 
 
 def _answering(command: Command) -> Command:
@@ -88,17 +92,26 @@ def _answering(command: Command) -> Command:
 
 @approvals.command()
 @_answering
-@click.option("--different-work", "relation", flag_value="different_work", help="It is other work than that shown.")
-@click.option("--deliberate-repeat", "relation", flag_value="deliberate_repeat", help="It repeats that on purpose.")
-def approve(**options: Any) -> None:
+@click.option("--different-work", is_flag=True, help="It is other work than that shown.")
+@click.option("--deliberate-repeat", is_flag=True, help="It repeats that on purpose.")
+def approve(*, different_work: bool, deliberate_repeat: bool, **options: Any) -> None:
     """Let a call run: QUESTION is '<run>/<call>/<kind>/<attempt>' as the list shows it.
 
-    RUN CALL does where that names exactly one question. A call in doubt runs again, once. Nothing runs now: resume the
-    run for that. Where the question shows earlier work, say which it is: that labels the pair for calibration.
+    RUN CALL does where that names exactly one question. A call in doubt runs again, once. Nothing runs now: drive
+    the run again for that. Where the question shows earlier work, say which it is, with one of --different-work and
+    --deliberate-repeat: that labels the pair for calibration, as long as the call has not begun.
 
     Exit status: 0 recorded, 2 no such question, or decided otherwise before.
     """
-    _answer(approved=True, output=MISSING, **options)
+    if different_work and deliberate_repeat:
+        raise click.UsageError(
+            "--different-work and --deliberate-repeat contradict each other: it is other work than that shown, or it "
+            "repeats that on purpose; give one of them"
+        )
+    relation: Relation | None = None
+    if different_work or deliberate_repeat:
+        relation = "different_work" if different_work else "deliberate_repeat"
+    _answer(approved=True, output=MISSING, relation=relation, **options)
 
 
 @approvals.command()
@@ -141,7 +154,7 @@ def _answer(
 ) -> None:
     who = actor if actor is not None else login_name()
 
-    async def decide_it(journal: Journal) -> tuple[str, Answer, Answer | None]:
+    async def decide_it(journal: Journal) -> tuple[str, Answer, Answer | None, bool]:
         name = question if call is None else await _only_question(journal, question, call)
         run, part_call, kind, attempt = parse_question(name)
         if output is not MISSING and kind != "in_doubt":
@@ -150,20 +163,48 @@ def _answer(
                 "gnl approvals approve, or deny"
             )
         row = await get(journal, keys.answer(*keys.split_run_id(run), part_call, kind, attempt))
+        beside = await _shows_earlier_work(journal, run, part_call)
         answer = await decide(journal, name, approved, actor=who, reason=reason, output=output, relation=relation)
-        return name, answer, read_answer(row)
+        return name, answer, read_answer(row), beside
 
-    name, answer, before = with_journal(db, decide_it, write=True)
+    name, answer, before, beside = with_journal(db, decide_it, write=True)
     if as_json:
         tell_json({"question": name, **answer.to_json()})
     else:
         came_to = f": {short(output)}" if output is not MISSING else ""
-        tell(f"{verb(answer)} {plain(name)}{came_to}")
+        tell(f"{verb(answer)} {plain(name)}{labelled(answer)}{came_to}")
     if before is not None and before.to_json() == answer.to_json():
         complain(f"it was {verb(answer)} by {answer.actor or 'nobody named'} already, and stays so")
+    elif before is not None and before.approved and answer.approved and before.at == answer.at:
+        complain(f"it was approved by {answer.actor or 'nobody named'} already; what is new is the label")
     elif before is not None:
         complain(f"this takes the place of an earlier answer: {verb(before)} by {before.actor or 'nobody named'}")
-    complain(f"answered as {answer.actor or who}; resume the run to go on")
+    if answer.approved and answer.relation is None and beside:
+        complain(
+            "the question shows earlier work: approve it again with --different-work or --deliberate-repeat, and the "
+            "pair is labelled for calibration (as long as the call has not begun)"
+        )
+    complain(
+        f"answered as {answer.actor or who}; nothing has run yet: drive the run again (start its program again, or gnl "
+        "runs resume) to go on"
+    )
+
+
+def labelled(answer: Answer) -> str:
+    """Return the label of an answer as it is told after its verb, '' where it has none."""
+    return f", labelled {answer.relation.replace('_', ' ')}" if answer.relation is not None else ""
+
+
+async def _shows_earlier_work(journal: Journal, run: str, call: str) -> bool:
+    """Whether the question that a call has open shows earlier work; read by `decide` in the same way."""
+    place = keys.parse_call_id(call)
+    entry = await get(journal, keys.tool(*keys.split_run_id(run), *place)) if place else None
+    record = read_call(entry) if entry is not None else None
+    if record is not None and record.mirror_of:
+        entry = await get(journal, keys.decode(record.mirror_of))
+        record = read_call(entry) if entry is not None else None
+    asked = record.question if record is not None and record.status == "suspended" else None
+    return isinstance((asked or {}).get("prior"), dict)
 
 
 async def _only_question(journal: Journal, run: str, call: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gnl_core.cli.approvals import labelled
 from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
 from gnl_core.decisions import verb
@@ -68,7 +69,7 @@ def _lines(view: RunView, now: int, most: int) -> Iterator[str]:
     for name, answer in view.answers:
         by = f" by {short(answer.actor, most)}" if answer.actor else ""
         why = f": {short(answer.reason, most)}" if answer.reason else ""
-        yield f"answered {plain(name)}: {verb(answer)}{by}{why}"
+        yield f"answered {plain(name)}: {verb(answer)}{labelled(answer)}{by}{why}"
 
 
 def _head_lines(view: RunView, now: int, most: int) -> Iterator[str]:
