@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from gnl_core import keys
-from gnl_core.findings import Subject
 from gnl_core.identity import Identity, SemanticIdentity
 from gnl_core.journal import Create, Entry, Journal, Key, new_batch
 from gnl_core.journal.sqlite import SqliteStorage
+from gnl_core.prior import Subject
 from gnl_semantic.embedder.port import Vectors
 from gnl_semantic.past import TEMPLATE_VERSION, past_ops
 from gnl_semantic.vectors import Recall, VectorCache

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from gnl_core.errors import ConfigError
-from gnl_core.findings import Inactive, Similar
 from gnl_core.journal.port import JsonValue
+from gnl_core.prior import Inactive, Similar
 
 if TYPE_CHECKING:
     from gnl_core.tools import Tool

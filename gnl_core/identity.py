@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Literal
 
 from gnl_core.errors import IdentityDeclarationError
+from gnl_core.journal.port import JsonValue
 
 UnusableCause = Literal["absent", "list", "object", "callable", "not-a-number", "endless", "bytes", "unsupported"]
 
@@ -161,6 +162,28 @@ def fold_case(text: str) -> str:
         if folded == text:
             return folded
         text = folded
+
+
+def amounts_of(identity: Identity) -> dict[str, JsonValue]:
+    """Return the amounts of an identity as they are kept and compared: 1, 1.0 and Decimal('1.00') are one text."""
+    return {field: normalize_identity_value(amount) for field, amount in identity.amounts.items()}
+
+
+def amounts_differ(prior: object, present: Mapping[str, object], *, one_sided: bool = False) -> tuple[str, ...]:
+    """Return the amount fields that differ, in their order.
+
+    Args:
+        prior: Amounts as `amounts_of` returns them, from a row.
+        present: Those of the present call.
+        one_sided: Whether an amount that only one side has differs.
+    """
+    before = prior if isinstance(prior, Mapping) else {}
+    fields = dict.fromkeys((*before, *present))
+    return tuple(
+        field
+        for field in fields
+        if before.get(field) != present.get(field) and (one_sided or (field in before and field in present))
+    )
 
 
 _SPACE = "\ufeff" + "".join(chr(c) for c in range(0x3001) if chr(c).isspace())

@@ -7,9 +7,9 @@ import dataclasses
 from gnl_core import keys
 from gnl_core.approvals import Answer, read_answer
 from gnl_core.canonical import args_hash
+from gnl_core.findings import Findings
 from gnl_core.journal.port import Entry, Key
 from gnl_core.owner import is_alive, is_dead, read_owner
-from gnl_core.prior import Findings
 from gnl_core.records import CallRecord
 from gnl_core.request import Request
 from gnl_core.verdicts import Call, CallContext, State

@@ -1,335 +1,209 @@
-"""What is found of earlier work for one call: looked up when a gate asks for it, and once."""
+"""What may be found of earlier work for one call. A finder finds; it has no verdict to return.
+
+The probabilistic layer enters through `Similar` and nowhere else. By its type it can add a question about a call and do
+nothing more: it cannot skip a call, block it, or tell the model that the work was done. The gates that rule on what is
+found are small and deterministic.
+"""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from gnl_core import keys
-from gnl_core.canonical import digest
-from gnl_core.duplicates import Duplicates, finder_of, rule_for
-from gnl_core.findings import Found, Inactive, Prior, Similar, Subject
-from gnl_core.identity import Identity, Unusable, normalize_identity_value
-from gnl_core.incidents import Incident
-from gnl_core.journal.port import Entry, JsonValue, Key
+from gnl_core.identity import Identity
+from gnl_core.journal.port import Journal, JsonValue, Key, Op
 
-if TYPE_CHECKING:
-    from gnl_core.records import CallRecord
-    from gnl_core.request import Request
-    from gnl_core.verdicts import Call
-
-_NOTHING: Final = Found()
+Origin = Literal["exact", "channel", "identity", "rule", "judge"]
+"""Which rung found it: equal arguments; a person's equal identity in another run; and of work that looks the same:
+equal identity fields, the rule ladder, a judge."""
 
 
-class Findings:
-    """What is found of earlier work for one call.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """Earlier work that a person is shown beside a call.
 
     Attributes:
-        rule: What happens to a repeat of this call.
-        incidents: What was noticed while looking; noted with whatever is written of the call next.
-        counts: What the finder of similar work cost, for the request's counter row.
+        origin: Which rung found it.
+        run_id: The run that did it, or is at it.
+        tool_call_id: Our id of the call that did it.
+        at: When it was done; where it is under way, when it began. Milliseconds of the store's clock.
+        in_flight: Whether it is not known to have ended.
+        channel: Where its request came from; '' where that was not told.
+        sentence: Its canonical sentence, '' where it was found by equal arguments.
+        present: The canonical sentence of the present call.
+        score: Cosine of the two sentences, -1 to 1; None where none was computed.
+        prior_hash: `args_hash` of its arguments: with that of the present call it names the pair.
+        identity_keys: The declared keys it was compared by.
+        amounts_differ: Amount fields whose numbers differ.
+        traces: Rules that spoke: {'rule', 'class', 'field', 'direction'} each.
+        judge: Evidence of the judge that called the pair the same: model, certificate, latency.
     """
 
-    def __init__(self, request: Request, call: Call) -> None:
-        self._request = request
-        self._call = call
-        self._rows: dict[Key, Entry | None] | None = None
-        self.incidents: list[Incident] = []
-        self.counts: Mapping[str, int] = {}
+    origin: Origin
+    run_id: str
+    tool_call_id: str
+    at: int
+    in_flight: bool = False
+    channel: str = ""
+    sentence: str = ""
+    present: str = ""
+    score: float | None = None
+    prior_hash: str = ""
+    identity_keys: tuple[str, ...] = ()
+    amounts_differ: tuple[str, ...] = ()
+    traces: tuple[Mapping[str, JsonValue], ...] = ()
+    judge: Mapping[str, JsonValue] | None = None
 
-    @property
-    def rule(self) -> Duplicates:
-        """What happens to a repeat of this call."""
-        options = self._request.options
-        return rule_for(options.limits.duplicates, self._call.tool, asks=options.asks)
-
-    @property
-    def covered(self) -> bool:
-        """Whether repeats of the call are looked for at all: a side effect of a run, that names its work by no key."""
-        call = self._call
-        fitting = call.tool.side_effect and not call.tool.drives_run and self._request.fence is not None
-        return fitting and not call.tool.args_mode
-
-    # Equal arguments -----------------------------------------------------------------------------------------------
-
-    @property
-    def marker_key(self) -> Key | None:
-        """Where the conversation's marker of this work stands; None where none is kept."""
-        call = self._call
-        wide = self.rule.scope == "thread" and self.rule.action != "off"
-        if not self.covered or not (wide or call.tool.confirm):
-            return None
-        if call.thread is None:
-            if wide:
-                self._request.warn(
-                    f"repeats of {call.tool.name} are looked for within this request only: side_effect_duplicates has "
-                    "the scope 'thread', and the run has no thread_id"
-                )
-            return None
-        return keys.marker(keys.thread_scope(call.thread), call.tool.name, call.args_digest)
-
-    async def marker(self) -> Entry | None:
-        """Return the conversation's marker of this work, this call's own too."""
-        key = self.marker_key
-        return (await self._window()).get(key) if key is not None else None
-
-    async def exact(self) -> Prior | None:
-        """Return earlier work of the scope with these very arguments, the first of it.
-
-        It is asked for a call of which there is no record. A marker of its own, that is not released, is then another
-        run's that had its id and whose rows are deleted: earlier work like any.
-        """
-        if not self.covered:
-            return None
-        marker = await self.marker()
-        value = marker.value if marker is not None else None
-        if marker is not None and isinstance(value, dict) and not self.is_free(marker):
-            return Prior(
-                origin="exact",
-                run_id=str(value.get("run", "")),
-                tool_call_id=str(value.get("call", "")),
-                at=marker.updated_at,
-                in_flight=value.get("state") != "done",
-                channel=str(value.get("channel") or ""),
-            )
-        return await self._in_request()
-
-    def is_free(self, marker: Entry) -> bool:
-        """Whether a marker says that nothing has happened, or counts no more."""
-        value = marker.value
-        return not isinstance(value, dict) or value.get("state") == "released" or self._is_old(marker.updated_at)
-
-    def is_own(self, marker: Entry) -> bool:
-        """Whether a marker is this very call's."""
-        value, call = marker.value, self._call
-        return isinstance(value, dict) and (value.get("run"), value.get("call")) == (call.run, call.id)
-
-    def refused_before(self) -> bool:
-        """Whether a person has refused a repeat with these very arguments earlier in the request."""
-        return any(
-            record.status == "denied" and (record.question or {}).get("kind") in ("duplicate", "semantic")
-            for _, record in self._alike()
-        )
-
-    def _alike(self) -> list[tuple[Entry, CallRecord]]:
-        call = self._call
-        own = keys.tool(call.root, call.part, call.step, call.position)
-        found = self._request.calls_like(call.tool.name, call.args_digest)
-        return [(entry, record) for entry, record in found if entry.key != own]
-
-    async def _in_request(self) -> Prior | None:
-        alike = [(entry, record) for entry, record in self._alike() if _may_have_happened(record)]
-        if not alike:
-            return None
-        # What was last seen of the clock is older than the model's answer, and how old the work is, is told and counts.
-        self._request.now = max(self._request.now, await self._request.journal.now())
-        found = [
-            Prior(
-                origin="exact",
-                run_id=keys.run_id_of(entry.key[1], entry.key[2]),
-                tool_call_id=record.call,
-                at=entry.updated_at if record.status == "succeeded" else record.started_at or entry.updated_at,
-                in_flight=record.status != "succeeded",
-            )
-            for entry, record in alike
-            if not self._is_old(entry.updated_at)
-        ]
-        # The first that is done, else the first that is under way.
-        return min(found, key=lambda prior: (prior.in_flight, prior.at), default=None)
-
-    def _is_old(self, at: int) -> bool:
-        ttl = self.rule.ttl_ms
-        return ttl is not None and self._request.now - at > ttl
-
-    # Equal identity ------------------------------------------------------------------------------------------------
-
-    @property
-    def identity(self) -> Identity | None:
-        """The call's normalised identity; None where it declares none, or one that cannot tell one job from another.
-
-        What is wrong with a declaration is noted once, by the names of its fields: their values stay out of it.
-        """
-        call, memo = self._call, (self._call.run, self._call.id, "identity")
-        declared = call.tool.semantic_identity
-        if declared is None or not call.tool.side_effect or self._request.fence is None:
-            return None
-        if memo not in self._request.memo:
-            try:
-                # describe() is to look at the arguments: the body is given them as they are.
-                arguments = copy.deepcopy(dict(call.arguments)) if declared.describe else call.arguments
-                self._request.memo[memo] = declared.build(call.tool.name, arguments)
-            except Exception as error:  # a tool's own describe(): falling back to the default would show what it hides
-                self._request.memo[memo] = error
-        found = self._request.memo[memo]
-        if isinstance(found, Identity):
-            return found
-        if isinstance(found, Unusable):
-            detail: dict[str, JsonValue] = {"reason": "identity-unusable", "cause": found.cause}
-            message = f"repeats of {call.tool.name} are not looked for by identity in this call: {found.message}"
-            named = found.keys
-        else:
-            detail = {"reason": "identity-build-failed", "cause": type(found).__name__}
-            message = (
-                f"repeats of {call.tool.name} are not looked for by identity in this call: describe() raised "
-                f"{type(found).__name__}"
-            )
-            named = declared.keys
-        self._notice("semantic-guard", message, tool=call.tool.name, **detail, identity_keys=list(named))
-        return None
-
-    @property
-    def person_key(self) -> Key | None:
-        """Where this work stands under the person's name; None where it has no identity, or nobody is named.
-
-        Work whose discriminators differ is other work, and stands elsewhere: a refund is not its payment.
-        """
-        identity, resource = self.identity, self._call.resource
-        if identity is None or not resource:
-            return None
-        discriminated = [dict(identity.values), dict(identity.discriminators)]
-        name = digest(discriminated if identity.discriminators else discriminated[0])[:16]
-        return keys.person_identity(resource, self._call.tool.name, name)
-
-    async def other_channel(self) -> Prior | None:
-        """Return the person's earlier work of the same identity in another request, from whatever channel."""
-        key, identity = self.person_key, self.identity
-        entry = (await self._window()).get(key) if key is not None else None
-        value: Any = entry.value if entry is not None else None
-        if entry is None or identity is None or not isinstance(value, dict) or self._is_of_this_request(value):
-            return None
-        if self._is_old(entry.updated_at):
-            return None
-        return Prior(
-            origin="channel",
-            run_id=str(value.get("run", "")),
-            tool_call_id=str(value.get("call", "")),
-            at=entry.updated_at,
-            channel=str(value.get("channel") or ""),
-            sentence=str(value.get("sentence", "")),
-            present=identity.sentence,
-            identity_keys=tuple(identity.values),
-            amounts_differ=amounts_differ(value.get("amounts"), amounts_of(identity)),
-        )
-
-    def _is_of_this_request(self, value: Mapping[str, JsonValue]) -> bool:
-        """Whether a person's row is of this request, and not of an earlier one of its id whose rows are deleted."""
-        run, call = str(value.get("run", "")), str(value.get("call", ""))
-        place = keys.parse_call_id(call)
-        if value.get("root") != self._call.root or place is None:
-            return False
-        _, part = keys.split_run_id(run)
-        return keys.tool(self._call.root, part, *place) in self._request.rows
-
-    async def person_is_old(self) -> bool:
-        """Whether what stands under the person's name counts no more."""
-        key = self.person_key
-        entry = (await self._window()).get(key) if key is not None else None
-        return entry is not None and self._is_old(entry.updated_at)
-
-    async def _window(self) -> dict[Key, Entry | None]:
-        """Read the rows of earlier work that stand outside of the request, in one round trip."""
-        if self._rows is None:
-            wanted = [key for key in (self.marker_key, self.person_key) if key is not None]
-            self._rows = {}
-            if wanted:
-                read = await self._request.journal.get_many(wanted)
-                self._request.now = max(self._request.now, read.now)
-                self._rows = dict(zip(wanted, read.entries, strict=True))
-        return self._rows
-
-    # Work that looks the same --------------------------------------------------------------------------------------
-
-    @property
-    def finder(self) -> Similar | None:
-        """The finder that looks for work like this call's; None where nothing is looked for."""
-        call, request = self._call, self._request
-        finder = finder_of(request.options.limits.duplicates)
-        if finder is None or isinstance(finder, Inactive) or call.tool.semantic_identity is None:
-            return None
-        if not call.tool.side_effect or request.fence is None or self.rule.action != "suspend":
-            return None
-        if call.thread is None:
-            request.warn(
-                f"work like that of {call.tool.name} is not looked for: the semantic gate looks at a conversation's "
-                "earlier work, and the run has no thread_id"
-            )
-            return None
-        return finder
-
-    def subject(self) -> Subject | None:
-        """Return what the finder is told of the call; None where nothing is looked for."""
-        call, request = self._call, self._request
-        if self.finder is None or call.thread is None or request.fence is None:
-            return None
-        identity = self.identity
-        if identity is None:
-            return None
-        return Subject(
-            journal=request.journal,
-            scope=keys.thread_scope(call.thread),
-            root=call.root,
-            fence=request.fence,
-            run=call.run,
-            call=call.id,
-            tool=call.tool.name,
-            args_hash=call.args_digest,
-            identity=identity,
-            now=request.now,
-            ttl_ms=self.rule.ttl_ms,
-        )
-
-    async def similar(self, *, judge: bool) -> Found:
-        """Return what looks the same; asked once a drive, so that a second walk embeds and judges nothing twice."""
-        finder, subject = self.finder, self.subject()
-        if finder is None or subject is None:
-            return _NOTHING
-        memo = (self._call.run, self._call.id, "similar", str(judge))
-        if memo not in self._request.memo:
-            self._request.memo[memo] = await finder.find(subject, judge=judge)
-        found: Found = self._request.memo[memo]
-        for notice in found.notices:
-            self._notice(notice.source, notice.message, **notice.detail)
-            if notice.detail.get("embedder_outage"):
-                self._request.warn(
-                    "the embedder of the semantic gate failed three times in a row; until it answers, calls go on "
-                    "without the gate"
-                )
-        self.counts = found.counts
-        return found
-
-    def _notice(self, source: str, message: str, **detail: JsonValue) -> None:
-        incident = Incident.of(self._call, source, "warn", message, self._request.now, **detail)
-        if all((one.source, one.action) != (source, "warn") for one in self.incidents):
-            self.incidents.append(incident)
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return what `Interrupt.prior` and the question's own row hold; members without a value are left out."""
+        value: dict[str, JsonValue] = {
+            "origin": self.origin,
+            "run_id": self.run_id,
+            "tool_call_id": self.tool_call_id,
+            "at": self.at,
+        }
+        optional: dict[str, JsonValue] = {
+            "in_flight": self.in_flight,
+            "channel": self.channel,
+            "sentence": self.sentence,
+            "present": self.present,
+            "prior_hash": self.prior_hash,
+            "identity_keys": list(self.identity_keys),
+            "amounts_differ": list(self.amounts_differ),
+            "traces": [dict(trace) for trace in self.traces],
+            "judge": dict(self.judge) if self.judge is not None else None,
+        }
+        value |= {name: member for name, member in optional.items() if member}
+        return value if self.score is None else value | {"score": self.score}
 
 
-def _may_have_happened(record: CallRecord) -> bool:
-    """Whether the effect of a call has happened, or may have.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The call that similar work is looked for.
 
-    One that failed has been told to the model as such, and a question about it is open: trying again is no repeat. One
-    that a person forbade to run again was begun, and whether it took effect is not known.
+    Attributes:
+        journal: The store.
+        scope: Where earlier work is looked for: the key that its rows begin with, see `keys.thread_scope`.
+        root: Run id of the root run: its judge's budget is the request's.
+        fence: Version of the run lock; whoever writes for the call expects it.
+        run: Run id of the run that makes the call.
+        call: Our id of the call.
+        tool: Name of the tool.
+        args_hash: `args_hash` of the arguments.
+        identity: Its normalised identity; the sentence in it is the only text that leaves this object.
+        now: Milliseconds of the store's clock.
+        ttl_ms: Age beyond which earlier work counts no more; None: never.
     """
-    return record.status in ("succeeded", "running", "in_doubt") or (record.status == "denied" and record.attempts > 0)
+
+    journal: Journal
+    scope: Key
+    root: str
+    fence: int
+    run: str
+    call: str
+    tool: str
+    args_hash: str
+    identity: Identity
+    now: int
+    ttl_ms: int | None = None
+
+    @property
+    def identity_keys(self) -> tuple[str, ...]:
+        """The declared keys, in the order of declaration."""
+        return tuple(self.identity.values)
 
 
-def amounts_of(identity: Identity) -> dict[str, JsonValue]:
-    """Return the amounts of an identity as they are kept and compared: 1, 1.0 and Decimal('1.00') are one text."""
-    return {field: normalize_identity_value(amount) for field, amount in identity.amounts.items()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What a finder wants an operator to read; it becomes an incident with the action 'warn'.
 
-
-def amounts_differ(prior: object, present: Mapping[str, JsonValue], *, one_sided: bool = False) -> tuple[str, ...]:
-    """Return the amount fields that differ, in their order.
-
-    Args:
-        prior: Amounts as `amounts_of` returns them, from a row.
-        present: Those of the present call.
-        one_sided: Whether an amount that only one side has differs.
+    Attributes:
+        source: 'semantic-guard' or 'semantic-judge'.
+        message: One sentence: names and numbers, no contents of a call.
+        detail: Facts for programs.
     """
-    before = prior if isinstance(prior, Mapping) else {}
-    fields = dict.fromkeys((*before, *present))
-    return tuple(
-        field
-        for field in fields
-        if before.get(field) != present.get(field) and (one_sided or (field in before and field in present))
-    )
+
+    source: Literal["semantic-guard", "semantic-judge"]
+    message: str
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a finder came to for one call.
+
+    Attributes:
+        prior: Work that looks the same and that a person should see; None where there is nothing to ask.
+        detail: Facts beside a question, for its incident.
+        notices: What operators should read, asked or not.
+        counts: What it cost, by name, for the request's counter row: 'guarded', 'embedded', 'embed_hits', 'embed_ms',
+            'gray', 'judged', 'judge_hits', 'judge_ms'.
+    """
+
+    prior: Prior | None = None
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class Similar(Protocol):
+    """Looks for past work of one scope that looks the same as what a call is about to do.
+
+    Best-effort: whatever fails or takes too long finds nothing, says so in a notice, and the call goes on. Nothing that
+    it does may raise, or change what the tool returns.
+    """
+
+    def check(self) -> tuple[str, ...]:
+        """Return what a caller should read before a run starts. What cannot work was refused when it was made."""
+        ...
+
+    def freeze(self) -> dict[str, JsonValue]:
+        """Return its settings as JSON: all that can be, without what it holds open."""
+        ...
+
+    async def find(self, subject: Subject, *, judge: bool) -> Found:
+        """Return what looks alike.
+
+        Args:
+            subject: The call.
+            judge: Whether a judge may be asked; the decoration of a confirm question never asks one.
+        """
+        ...
+
+    async def remember(self, subject: Subject) -> tuple[Op, ...]:
+        """Return the operations that record the call's work once it has succeeded: only `Create(keep)`, `Put`, `Add`.
+
+        The first success of equal arguments stays as it is; an absent vector may be filled in.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inactive:
+    """A finder that a run was started with and that this drive was not given again: nothing is looked for.
+
+    Attributes:
+        settings: What was frozen of it.
+    """
+
+    settings: Mapping[str, JsonValue]
+
+    def check(self) -> tuple[str, ...]:
+        """Say that the layer is off."""
+        return (
+            "this run was started with a semantic gate, which a journal cannot hold open: pass limits with it again, "
+            "or it stays inactive",
+        )
+
+    def freeze(self) -> dict[str, JsonValue]:
+        """Return the settings as they were frozen."""
+        return dict(self.settings)
+
+    async def find(self, subject: Subject, *, judge: bool) -> Found:  # noqa: ARG002 - the protocol's
+        """Find nothing."""
+        return Found()
+
+    async def remember(self, subject: Subject) -> tuple[Op, ...]:  # noqa: ARG002 - the protocol's
+        """Record nothing."""
+        return ()

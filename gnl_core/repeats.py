@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gnl_core.findings import Prior
 from gnl_core.incidents import Incident
 from gnl_core.journal.port import JsonValue
+from gnl_core.prior import Prior
 from gnl_core.tools import Tool
 from gnl_core.verdicts import CallContext
 

@@ -13,8 +13,8 @@ from gnl_core.records import CallRecord, QuestionKind
 if TYPE_CHECKING:
     from gnl_core.approvals import Answer
     from gnl_core.errors import GnlError
+    from gnl_core.findings import Findings
     from gnl_core.incidents import Incident
-    from gnl_core.prior import Findings
     from gnl_core.request import Request
     from gnl_core.tools import Tool
 

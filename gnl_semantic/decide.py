@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gnl_core.identity import Identity
-from gnl_core.prior import amounts_differ, amounts_of
+from gnl_core.identity import Identity, amounts_differ, amounts_of
 from gnl_semantic.ladder import Trace, evaluate
 from gnl_semantic.past import Past
 from gnl_semantic.recall import Candidate, pick_gray

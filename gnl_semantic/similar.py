@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from gnl_core import keys
 from gnl_core.errors import ConfigError
-from gnl_core.findings import Found, Notice, Prior, Subject
 from gnl_core.identity import canonical_sentence
 from gnl_core.journal.port import Entry, JsonValue, Key, Op
+from gnl_core.prior import Found, Notice, Prior, Subject
 from gnl_semantic.decide import Finding, Scored, decide
 from gnl_semantic.embedder.load import load_embedder
 from gnl_semantic.embedder.port import Embedder, Vectors
@@ -129,7 +129,7 @@ class SemanticGate:
     # Find ----------------------------------------------------------------------------------------------------------
 
     async def find(self, subject: Subject, *, judge: bool) -> Found:
-        """Return what looks alike; see `gnl_core.findings.Similar`."""
+        """Return what looks alike; see `gnl_core.prior.Similar`."""
         counts: dict[str, int] = {"guarded": 1}
         try:
             return await self._find(subject, counts, judge=judge)
@@ -298,7 +298,7 @@ class SemanticGate:
     # Remember ------------------------------------------------------------------------------------------------------
 
     async def remember(self, subject: Subject) -> tuple[Op, ...]:
-        """Return the operations that record the call's work; see `gnl_core.findings.Similar`."""
+        """Return the operations that record the call's work; see `gnl_core.prior.Similar`."""
         try:
             place = keys.similar(subject.scope, subject.tool, subject.args_hash)
             read, vector = await asyncio.gather(subject.journal.get_many([place]), self._vector(subject))

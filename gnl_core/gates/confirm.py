@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
-from gnl_core.findings import Prior
 from gnl_core.gates.answered import refusal
 from gnl_core.journal.port import JsonValue
+from gnl_core.prior import Prior
 from gnl_core.records import QuestionKind
 from gnl_core.repeats import incident_of, warning_of
 from gnl_core.verdicts import PROCEED, CallContext, Deny, Proceed, Question, State, Suspend, Verdict

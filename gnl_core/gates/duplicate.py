@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from gnl_core import keys
 from gnl_core.errors import DuplicateSideEffectError
-from gnl_core.findings import Prior
 from gnl_core.gates.confirm import held
 from gnl_core.journal.port import Create
+from gnl_core.prior import Prior
 from gnl_core.records import FORMAT
 from gnl_core.repeats import NUDGE, REFUSED, SKIPPED, incident_of, question_about
 from gnl_core.verdicts import (

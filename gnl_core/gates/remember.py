@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gnl_core import keys
+from gnl_core.identity import amounts_of
 from gnl_core.journal.port import Create, JsonValue, Key, Op, Put, Replace
-from gnl_core.prior import amounts_of
 from gnl_core.records import FORMAT
 from gnl_core.verdicts import BEGINNING, PROCEED, CallContext, Ended, Finish, Proceed, State, Verdict
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from gnl_core.findings import Subject
 from gnl_core.journal.port import Applied, Create, Entry, JsonValue, Key, Replace, new_batch
 from gnl_core.lock import fence_check
+from gnl_core.prior import Subject
 from gnl_core.records import FORMAT
 from gnl_semantic.judge.verdict import Verdict
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnl_core import keys
 from gnl_core.errors import JournalError, StoreCorruptError
-from gnl_core.findings import Subject
 from gnl_core.journal import get
 from gnl_core.journal.port import Entry, Journal, JsonValue, Key
+from gnl_core.prior import Subject
 from gnl_semantic.errors import CertificateExpiredError, JudgeConfigError
 from gnl_semantic.judge.asking import put
 from gnl_semantic.judge.cache import Kept, Stamp, keep, served

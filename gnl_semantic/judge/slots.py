@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from gnl_core import keys
-from gnl_core.findings import Subject
 from gnl_core.journal.port import Applied, Create, JsonValue, new_batch
 from gnl_core.lock import fence_check
+from gnl_core.prior import Subject
 from gnl_core.records import FORMAT
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from gnl_core.approvals import Relation
-from gnl_core.findings import Origin
 from gnl_core.journal.port import JsonValue
+from gnl_core.prior import Origin
 from gnl_semantic.rate import Rate
 from gnl_semantic.telemetry.rates import rate_json, wilson
 

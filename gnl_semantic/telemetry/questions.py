@@ -13,8 +13,8 @@ from typing import Final, Literal, cast
 from gnl_core import keys
 from gnl_core.approvals import read_answer
 from gnl_core.errors import IdInvalidError
-from gnl_core.findings import Origin
 from gnl_core.journal.port import Entry, Journal, Key
+from gnl_core.prior import Origin
 from gnl_semantic.telemetry.model import Asked, Asker
 from gnl_semantic.telemetry.rows import Reader, start_of, time_of
 

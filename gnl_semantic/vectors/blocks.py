@@ -11,7 +11,6 @@ Where any of it does not, the records themselves are read. Pure: rows and arrays
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,9 +23,9 @@ from gnl_semantic.embedder.port import Vectors
 from gnl_semantic.past import FORMAT, TEMPLATE_VERSION, VECTOR_TYPE, stamp_key
 from gnl_semantic.vectors.table import HASH, Hashes, Records, Table, empty, join, table_of, text_of
 
-BLOCK_RECORDS = 64
-"""Least records of a block. Of 384 dimensions it has 100 KB and is written in a millisecond. Of smaller ones there are
-more to read; larger ones leave more copies outside, half a block on average, and each of these is a row to read."""
+BLOCK_RECORDS = 128
+"""Least records of a block. Of 384 dimensions it has 200 KB and is written in two milliseconds. Of smaller ones there
+are more to read; larger ones leave more copies outside, half a block on average, and each of these is a row to read."""
 
 MOST_BLOCKS = 8
 """Most blocks that one call writes: a scope that has none yet gets them little by little."""
@@ -395,5 +394,10 @@ def _part(blob: bytes, at: int, count: int, matrix: Vectors) -> Records:
 
 def _sum(blob: bytes, head: Mapping[str, int], stamp: str) -> int:
     """Return a checksum of a block: what one bit that flipped, or one member that was edited, does not survive."""
-    text = json.dumps([stamp, TEMPLATE_VERSION, [head[name] for name in _NUMBERS if name != "sum"]])
-    return zlib.crc32(blob, zlib.crc32(text.encode()))
+    text = f"{[stamp, TEMPLATE_VERSION, *[head[name] for name in _NUMBERS if name != 'sum']]}"
+    # Most of it is vectors, whose words are added up: that is several times faster, and their lengths are looked at too.
+    begin = 24 * (head["mine"] + head["others"])
+    words = np.frombuffer(blob, "<u8", (len(blob) - begin) // 8, begin) if len(blob) - begin >= 8 else _NONE
+    view = memoryview(blob)
+    rest = zlib.crc32(view[begin + 8 * len(words) :], zlib.crc32(view[:begin], zlib.crc32(text.encode())))
+    return (rest ^ int(words.sum(dtype=np.uint64))) % ((1 << 61) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnl_qualify.terminal import plain
-from gnl_reports.live_words import TRAPS, headline, moment, period
+from gnl_reports.live_words import NOTED, TRAPS, headline, moment, period
 from gnl_semantic.rate import Rate
 from gnl_semantic.telemetry import Decisions, Telemetry
 
@@ -57,6 +57,8 @@ def _questions(told: Telemetry) -> Iterator[str]:
         yield f"tool {_short(row.tool)}: {row.suspend} asked, {row.warn} noted; {_rate(row.decisions.precision)}"
     if len(told.tools) > _LISTED:
         yield f"... and {len(told.tools) - _LISTED} more tools"
+    if any(row.warn for row in told.tools):
+        yield f"  {NOTED}"
 
 
 def _decisions(one: Decisions) -> str:

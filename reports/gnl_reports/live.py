@@ -11,7 +11,7 @@ from gnl_core.journal.port import JsonValue
 from gnl_core.repeats import age_text
 from gnl_reports.exam import FOLD_FROM, PREVIEW
 from gnl_reports.live_plots import draw_precision, draw_series
-from gnl_reports.live_words import CONFIRM, GRAY_IS, SUSPECTS, TRAPS, headline, moment, period
+from gnl_reports.live_words import CONFIRM, GRAY_IS, NOTED, SUSPECTS, TRAPS, headline, moment, period
 from gnl_reports.page import render_page
 from gnl_reports.text import Html, redacted
 from gnl_semantic.rate import Rate
@@ -58,6 +58,7 @@ def render_live_html(told: Telemetry, *, redact: bool = False) -> str:
             "traps": TRAPS,
             "suspects": SUSPECTS,
             "confirm": CONFIRM,
+            "noted": NOTED,
             "recent": [
                 (number, one, moment(one.at), age_text(told.now - one.at)) for number, one in enumerate(shown.recent, 1)
             ],

@@ -26,6 +26,10 @@ CONFIRM = (
     "Questions of tools that ask before every call, and of a caller's guard, would have been asked anyway: a person "
     "may refuse such a call for any reason, so their rate says less about the finding than the gates' own."
 )
+NOTED = (
+    "Noted: incidents that no question came of, for instance candidates that were dropped or left gray, a judge's answer "
+    "that asks nobody, or a trouble; the call went on."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import json
 import sys
 
 from gnl_core import Duplicates, RunLimits, SemanticIdentity, SqliteStorage, decide, run_durable, tool
-from gnl_core.findings import Found, Notice, Prior
+from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 
 SETTINGS = {"embed_model_id": "e5", "rules": {"version": "1"}, "judge": None}

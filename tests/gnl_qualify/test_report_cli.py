@@ -64,6 +64,8 @@ def test_the_figures_stand_on_standard_output(ask):
     assert "Rules are on and no judge is: the quote for one is 1 gray call in this time" in text
     assert "settings in force: embedder e5, rules on, judge none" in text
     assert "Dropped by identity is no second quote" in text
+    assert re.search(r"tool order: \d+ asked, [1-9]\d* noted;", text)
+    assert text.count("Noted: incidents that no question came of") == 1
     assert "SECRET" not in text, "no argument leaves the journal"
 
 
@@ -78,6 +80,7 @@ def test_page_and_json_hold_the_same_and_strangers_text_stays_text(ask, desk):
     assert len(raw["recent"]) == 5
     page = (desk / "r.html").read_text("utf-8")
     assert "precision@<wbr>suspend 0.500" in page
+    assert page.index("Noted, not asked") < page.index("Noted: incidents that no question came of")
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "\x1b" not in page + done.stdout

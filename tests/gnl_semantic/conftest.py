@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gnl_core import keys
-from gnl_core.findings import Subject
 from gnl_core.identity import SemanticIdentity
 from gnl_core.journal import Put, new_batch, scan_all
 from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
+from gnl_core.prior import Subject
 from gnl_core.testing import FaultyJournal
 from gnl_semantic.past import past_ops
 from gnl_semantic.vectors import VectorCache

@@ -22,8 +22,8 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.findings import Found, Notice, Prior
 from gnl_core.journal import scan_all
+from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 from gnl_semantic import read_telemetry
 from gnl_semantic.telemetry import asked_questions

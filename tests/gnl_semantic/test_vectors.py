@@ -357,7 +357,7 @@ async def test_another_storage_object_writes_fills_in_and_erases(file_desk):
 OTHER_PROCESS = """
 import asyncio, sys
 import numpy as np
-from gnl_core.findings import Subject
+from gnl_core.prior import Subject
 from gnl_core.identity import SemanticIdentity
 from gnl_core.journal import new_batch
 from gnl_core.journal.sqlite import SqliteStorage

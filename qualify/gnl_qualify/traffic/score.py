@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from gnl_core.findings import Origin
+from gnl_core.prior import Origin
 from gnl_qualify.stats import rate
 from gnl_qualify.traffic.played import PlayedCall, PlayedConversation
 from gnl_qualify.traffic.suite import Playing

@@ -21,8 +21,8 @@ from gnl_core import (
     with_idempotency,
 )
 from gnl_core.errors import ApprovalRequiredError, ConfigError, ToolDeclarationError
-from gnl_core.findings import Found, Inactive
 from gnl_core.limits import read_limits
+from gnl_core.prior import Found, Inactive
 from gnl_core.testing.scripted import ScriptedModel
 
 CHARGE = [("charge", {"amount": 1})]

@@ -17,7 +17,7 @@ from gnl_core import (
     tool,
 )
 from gnl_core.errors import StoreUnavailableError
-from gnl_core.findings import Found, Notice, Prior
+from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 
 WARNING = "\u26a0"

@@ -16,8 +16,8 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.findings import Found, Notice, Prior
 from gnl_core.journal.port import Create
+from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 
 PRIOR = Prior(

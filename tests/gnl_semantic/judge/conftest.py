@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from gnl_core import keys
-from gnl_core.findings import Subject
 from gnl_core.identity import Identity
 from gnl_core.journal import Put, get, new_batch, scan_all
 from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
+from gnl_core.prior import Subject
 from gnl_semantic.judge import Certificate, Judge, read_certificate
 from gnl_semantic.judge.qualification import SHIPPED
 from gnl_semantic.past import Past

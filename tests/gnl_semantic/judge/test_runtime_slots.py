@@ -149,7 +149,7 @@ CRASHING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from gnl_core import keys
-from gnl_core.findings import Subject
+from gnl_core.prior import Subject
 from gnl_core.identity import Identity
 from gnl_core.journal import Put, new_batch
 from gnl_core.journal.sqlite import SqliteStorage
