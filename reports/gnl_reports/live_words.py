@@ -27,7 +27,7 @@ CONFIRM = (
     "may refuse such a call for any reason, so their rate says less about the finding than the gates' own."
 )
 NOTED = (
-    "Noted: incidents that no question came of, for instance candidates that were dropped or left gray, a judge's answer "
+    "Noted: incidents that no question came of, such as candidates that were dropped or left gray, a judge's answer "
     "that asks nobody, or a trouble; the call went on."
 )
 
