@@ -192,6 +192,37 @@ async def test_rows_beside_the_records_may_hold_anything(shop, kept, asked, name
     assert asked(await shop.run(SPACED)).prior["run_id"] == "first"
 
 
+@pytest.mark.parametrize("name", ["000000", "000001", "999999", "new", "no number"])
+@pytest.mark.parametrize(
+    "value", [None, 7, [], {"f": 1}, {"f": 2}, {"f": 1, "at": "x"}, {"f": 1, "at": -(10**18)}], ids=str
+)
+@pytest.mark.parametrize("blob", [None, b"\xff" * 4096])
+async def test_copies_of_vectors_may_hold_anything(shop, kept, asked, name, value, blob):
+    """A copy only proposes: what it names is read from its record before anybody sees it."""
+    (copy,) = await shop.rows(*SCOPE, "semvec")
+    await shop.put((*copy[:-2], name) if name != "new" else (*copy[:-1], "no hash"), value, blob)
+    shop.gate = shop.gated(rules=True)
+    assert (await shop.run(OTHER, run="other")).text == "done"
+    shop.gate = shop.gated(rules=True)
+    assert asked(await shop.run(SPACED)).prior["run_id"] == "first"
+
+
+@pytest.mark.parametrize("change", ["gone", "null", "another's vector", "of no record"])
+async def test_a_copy_that_is_not_what_its_record_holds_asks_nothing_falsely(shop, kept, asked, change):
+    ((place, copy),) = (await shop.rows(*SCOPE, "semvec")).items()
+    if change == "gone":
+        await shop.journal.apply((Delete(place),), batch=new_batch())
+    elif change == "of no record":
+        await shop.put((*place[:-1], "f" * 16), copy.value, copy.blob)
+    else:
+        vector = np.array([0.0, 1.0], "<f4").tobytes()
+        await shop.put(place, None if change == "null" else copy.value, vector)
+    shop.gate = shop.gated(rules=True)
+    assert (await shop.run(OTHER)).text == "done"
+    shop.gate = shop.gated(rules=True)
+    assert asked(await shop.run(SPACED)).prior["run_id"] == "first"
+
+
 async def test_a_counter_that_is_none_costs_no_record_of_the_call(shop, kept):
     await shop.put(keys.generation(SCOPE, TOOL), {"n": "many"})
     assert (await shop.run(OTHER, run="other")).text == "done"
