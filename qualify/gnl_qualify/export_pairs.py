@@ -23,8 +23,12 @@ NO_TEXT = "the question's row shows no two texts"
 UNFIT = "a text or name does not fit the fixtures' form"
 AGAIN = "the same two texts stand in an earlier pair"
 
+SOURCE = "questions that people answered, from a journal"
+"""What an export says of itself, and is known by."""
+BOTH_WAYS = "people called it one job in one question and two in another; look at both texts and write a label"
+"""Note of a pair that was answered both ways."""
+
 _MOST_NAME = 200
-_BOTH_WAYS = "people called it one job in one question and two in another; look at both texts and write a label"
 _WHO = {"gate": "asked by a gate", "confirm": "asked by the tool itself", "guard": "asked by a guard"}
 
 
@@ -60,11 +64,12 @@ class Exported:
                 "a": pair.a,
                 "b": pair.b,
                 "label": pair.label,
+                **({"phenomena": list(pair.phenomena)} if pair.phenomena else {}),
                 "note": pair.note,
             }
             for pair in self.pairs
         ]
-        content = {"v": FORMAT_VERSION, "source": "questions that people answered, from a journal", "pairs": pairs}
+        content = {"v": FORMAT_VERSION, "source": SOURCE, "pairs": pairs}
         # In ASCII: what a record holds, half a character for instance, cannot make the file another one.
         text = json.dumps(content, indent=1) + "\n"
         parse_drafts(text.encode(), "the export")
@@ -121,12 +126,12 @@ class Exporter:
 
 def _merged(known: Draft, other: Draft) -> Draft:
     """Return one pair for two questions about the same texts."""
-    if other.label is None or known.note == _BOTH_WAYS:
+    if other.label is None or known.note == BOTH_WAYS:
         return known
     if known.label is None:
         return replace(known, label=other.label, note=other.note)
     if (known.label in SAME_JOB) != (other.label in SAME_JOB):
-        return replace(known, label=None, note=_BOTH_WAYS)
+        return replace(known, label=None, note=BOTH_WAYS)
     return known
 
 

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gnl_core.identity import SemanticIdentity
-from gnl_fixtures import FixtureError, load_files, parse_drafts, parse_pairs
-from gnl_qualify.export_pairs import Exporter
+from gnl_fixtures import Draft, FixtureError, load_files, parse_drafts, parse_pairs
+from gnl_qualify.export_merge import merge
+from gnl_qualify.export_pairs import Exported, Exporter
 from gnl_semantic.telemetry import Asked
 
 WRITER = Path(__file__).with_name("live_journal.py")
@@ -271,3 +273,175 @@ def test_hostile_texts_stay_within_their_field():
     (pair,) = parse_drafts(found.to_text().encode(), "x")
     assert (pair.a, pair.label, pair.tool_name) == (text, "dup-paraphrase", "t</script>")
     assert found.to_text().isascii()
+
+
+# Over an earlier export -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine(desk, tmp_path):
+    """A folder with a copy of the export, read and written as a person would."""
+
+    class Mine:
+        path = tmp_path / "pairs.json"
+
+        def read(self):
+            return json.loads(self.path.read_text("utf-8"))
+
+        def pair(self, b):
+            return next(pair for pair in self.read()["pairs"] if pair["b"] == b)
+
+        def write(self, change):
+            content = self.read()
+            change(content)
+            self.path.write_text(json.dumps(content), encoding="utf-8")
+
+        def label(self, b, /, **members):
+            self.write(lambda content: next(p for p in content["pairs"] if p["b"] == b).update(members))
+
+    mine = Mine()
+    mine.path.write_bytes((desk / "pairs.json").read_bytes())
+    return mine
+
+
+@pytest.fixture
+def export(room, desk, mine):
+    return lambda *args: room.run(
+        "export", "--db", desk / "runs.db", "--out", mine.path.name, *args, cwd=mine.path.parent
+    )
+
+
+def test_an_export_over_an_untouched_one_changes_no_byte(export, mine):
+    before = mine.path.read_bytes()
+    done = export()
+    assert done.returncode == 0, done.stderr
+    assert mine.path.read_bytes() == before
+    assert "kept" not in done.stderr
+
+
+def test_labels_that_a_person_filled_in_stay_and_are_counted(export, mine):
+    mine.label("order of not said", label="near-miss", phenomena=["colour"], note="one is blue", lang="en")
+    mine.label("payment not said", label="unrelated")
+    mine.label("order of other work", label=None)
+    done = export()
+    assert done.returncode == 0, done.stderr
+    kept = mine.pair("order of not said")
+    assert (kept["label"], kept["phenomena"], kept["note"], kept["lang"]) == (
+        "near-miss",
+        ["colour"],
+        "one is blue",
+        "en",
+    )
+    assert mine.pair("payment not said")["label"] == "unrelated"
+    assert mine.pair("order of other work")["label"] == "near-miss", "the journal's answer wins over null"
+    assert "kept 2 labels of the file that the journal does not say\n" in done.stderr
+    assert done.stdout == "pairs.json: 10 pairs, 1 of them without a label\n"
+
+
+def test_a_label_against_the_journal_stays_and_is_named(export, mine):
+    mine.label("order of other work", label="dup-paraphrase", note="I asked them")
+    mine.label("order of rule denied", label="dup-exact")
+    done = export()
+    pair = mine.pair("order of other work")
+    assert (pair["label"], pair["note"]) == ("dup-paraphrase", "I asked them")
+    assert mine.pair("order of rule denied")["label"] == "dup-exact"
+    assert "kept 2 labels of the file" in done.stderr
+    told = [line for line in done.stderr.splitlines() if "of which the journal says" in line]
+    assert told == [
+        f"kept dup-paraphrase of pair '{pair['id']}', of which the journal says near-miss; look at it again"
+    ], "a finer label of the same kind is no contradiction"
+
+
+def test_texts_that_a_person_changed_do_not_come_back(export, mine):
+    mine.label("order of not said", b="order of [a name]")
+    mine.label("order of other work", a="[gone]", label=None)
+    mine.label("payment not said", note="ask Ada")
+    assert export().returncode == 0
+    text = mine.path.read_text("utf-8")
+    assert mine.pair("order of [a name]")["label"] is None
+    assert mine.pair("order of other work")["label"] == "near-miss"
+    assert mine.pair("payment not said")["note"] == "ask Ada"
+    assert "order of first other work" not in text
+
+
+def test_pairs_that_are_not_found_again_stay_where_they_have_a_label(export, mine):
+    own = {"domain": "order", "tool_name": "order", "lang": "und"}
+
+    def add(content):
+        content["pairs"].insert(0, {**own, "id": "mine", "a": "x", "b": "y", "label": "unrelated"})
+        content["pairs"].insert(0, {**own, "id": "open", "a": "x", "b": "z", "label": None})
+
+    mine.write(add)
+    done = export()
+    assert done.returncode == 0, done.stderr
+    assert [pair["id"] for pair in mine.read()["pairs"]][-1] == "mine"
+    assert len(mine.read()["pairs"]) == 11
+    assert "kept 1 pair of the file, with a label, that this export has not found\n" in done.stderr
+    assert "left out 1 pair of the file, without a label, that this export has not found\n" in done.stderr
+    again = mine.path.read_bytes()
+    assert export().returncode == 0
+    assert mine.path.read_bytes() == again
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "line 1, column 1"),
+        ("shopping list", "line 1, column 1"),
+        ('{"v": 1, "pairs": []}', "holds no pairs"),
+        ('{"runs": []}', "field 'v'"),
+        ("[1]", "a file is {'v': 1"),
+        (
+            '{"v": 1, "pairs": [{"id": "i", "domain": "d", "tool_name": "t", "a": "x", "b": "y", "label": null}]}',
+            "holds pairs that no export wrote",
+        ),
+    ],
+)
+def test_a_file_that_is_no_export_is_refused_and_stays(export, mine, content, told):
+    mine.path.write_text(content, encoding="utf-8")
+    done = export()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "name another file" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert mine.path.read_text("utf-8") == content
+
+
+def test_an_export_with_a_label_that_is_none_is_refused_and_named(export, mine):
+    mine.label("order of not said", label="same")
+    before = mine.path.read_bytes()
+    done = export()
+    assert done.returncode == 2
+    assert "field 'label'" in done.stderr
+    assert mine.path.read_bytes() == before
+
+
+def draft(number=1, **members):
+    known = {"id": f"p{number}", "domain": "d", "lang": "und", "tool_name": "t", "a": f"a{number}", "b": f"b{number}"}
+    return Draft(**{**known, **members})
+
+
+def test_the_same_texts_are_the_same_pair_whichever_question_named_them():
+    found = Exported((draft(1, id="new"),), {})
+    swapped = draft(1, id="old", a="b1", b="a1", label="near-miss", note="by hand")
+    other_tool = draft(1, id="apart", tool_name="u", label="unrelated")
+    merged = merge(found, (other_tool, swapped))
+    assert merged.exported.pairs == (swapped, other_tool)
+    assert (merged.kept, merged.only_here, merged.dropped) == (1, 1, 0)
+
+
+def test_a_label_is_kept_and_named_where_people_answered_both_ways():
+    one, other = asked(1), asked(2, decision="approved", relation="different_work")
+    found = exported(one, other)
+    old = replace(found.pairs[0], label="near-miss", note="by hand")
+    merged = merge(found, (old,))
+    assert merged.exported.pairs == (old,)
+    assert merged.against == ((old.id, "near-miss", "both, in two questions"),)
+
+
+def test_no_label_is_lost_where_a_file_holds_the_same_texts_twice():
+    found = Exported((draft(1, id="new", label="near-miss"),), {})
+    twice = (draft(1, id="x"), draft(1, id="y", label="dup-exact"), draft(1, id="z", label="unrelated"))
+    merged = merge(found, twice)
+    assert [(pair.id, pair.label) for pair in merged.exported.pairs] == [("y", "dup-exact"), ("z", "unrelated")]
+    assert merged.dropped == 1
