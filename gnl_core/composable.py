@@ -259,9 +259,9 @@ def durable_tools(
     """
     checked = check_tools(tools)
     request = ctx._request
-    request.options = replace(request.options, asks=approvals)
     for warning in check_duplicates(request.options.limits.duplicates, checked, asks=approvals):
         request.warn(warning)
+    request.options = replace(request.options, asks=approvals)
     caller = Caller(ctx._request, part=keys.ROOT, tools=checked, pending=ctx._pending)
     return {name: DurableTool(tool, caller, ctx) for name, tool in checked.items()}
 

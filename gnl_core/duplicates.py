@@ -26,9 +26,9 @@ class Duplicates:
     """What happens to a side effect with the arguments of an earlier one.
 
     Attributes:
-        action: 'off' looks for nothing. 'warn' runs it and notes an incident. 'reflect' asks the model once to
-            reconsider, then blocks. 'block' stops the run with an error. 'suspend' asks a person. 'skip' leaves the
-            call out and tells the model.
+        action: 'off' looks for nothing, but a question that is asked anyway still shows earlier work. 'warn' runs it
+            and notes an incident. 'reflect' asks the model once to reconsider, then blocks. 'block' stops the run with
+            an error. 'suspend' asks a person. 'skip' leaves the call out and tells the model.
         scope: 'request': the root run and every sub-agent below it. 'thread': the whole conversation.
         ttl_ms: Age beyond which earlier work counts no more, in milliseconds by the store's clock, above 0. None: it
             counts as long as it is recorded, since a question too many costs less than an effect too many.
@@ -196,7 +196,7 @@ def check_duplicates(
             )
     if finder is not None:
         warnings += finder.check()
-        if tools and not any(tool.semantic_identity for tool in tools.values()):
+        if tools and not any(tool.semantic_identity or tool.drives_run for tool in tools.values()):
             warnings.append("the semantic gate looks at nothing: no tool declares a semantic_identity")
     return tuple(warnings)
 

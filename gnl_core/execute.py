@@ -73,6 +73,7 @@ class Executor:
         if tool.drives_run:
             await self._execute_child(slot, claim)
             return
+        await self._renew(call, claim)
         context = context_of(ctx, claim.record.attempts)
         if tool.lookup is not None and claim.first:
             settlement = await ask(ctx, call, claim.record.attempts, "lookup")
@@ -105,6 +106,27 @@ class Executor:
         if cancelled or (task is not None and task.cancelling() > cancels):
             # The body went on in spite of it, or ended in the same moment: its end is recorded, and the run stops.
             raise asyncio.CancelledError
+
+    async def _renew(self, call: Call, claim: Claim) -> None:
+        """Begin a claim's time anew where what its siblings were asked has taken much of it.
+
+        Raises:
+            RefusedError: Somebody else has claimed the work meanwhile; the body has not begun here.
+        """
+        if claim.entry is None or not claim.version or claim.age_ms() * 2 < claim.record.ttl_ms:
+            return
+        op = Replace(call.record_key, claim.entry.version, claim.record.to_json())
+        outcome = await self.request.write((op,), begins=True)
+        if isinstance(outcome, Refused):
+            raise RefusedError(
+                f"{call.tool.name} (call {call.id} of run {self.run}) did not begin: somebody else claimed the same "
+                "work while this call waited for the others of its step. Drive the run again",
+                run_id=self.run,
+                tool_call_id=call.id,
+                tool=call.tool.name,
+            )
+        claim.entry = dataclasses.replace(claim.entry, version=outcome.version, updated_at=outcome.now)
+        claim.at = outcome.now
 
     async def _record(self, slot: Slot, claim: Claim, ending: Ending, seconds: float | None) -> None:
         match ending:
@@ -167,7 +189,7 @@ class Executor:
         assert call is not None
         record, blob = succeeded(claim.record, value, started_at=claim.at, settled_by=settled_by)
         output = output_of(record, blob)
-        finishers = [op for finish in claim.finish for op in finish(Ended(True, output))]
+        finishers = [op for finish in claim.finish for op in finish(Ended(True, output, claim.version))]
         ops = self._terminal(call, claim, record, blob)
         try:
             await self._write_terminal(slot, claim, ops, finishers, Returned(value))
@@ -210,7 +232,7 @@ class Executor:
             ttl_ms=0,
             fence=0,
         )
-        finishers = [op for finish in claim.finish for op in finish(Ended(False, None))]
+        finishers = [op for finish in claim.finish for op in finish(Ended(False, None, claim.version))]
         ops = self._terminal(call, claim, record, None)
         question = ""
         if record.side_effect and not record.certain and self.request.fence is not None:
@@ -307,17 +329,7 @@ class Executor:
         call = slot.call
         assert call is not None
         try:
-            try:
-                outcome = await self.request.write((*ops, *optional), terminal=True)
-            except (ValueError, ConfigError):
-                if not optional:
-                    raise
-                logger.exception("what belongs to call %s of run %s could not be written with it", call.id, self.run)
-                outcome = await self.request.write(ops, terminal=True)
-            if isinstance(outcome, Refused) and outcome.op >= len(ops):
-                # What belongs to it met a row that somebody changed: the record itself does not hang on it.
-                logger.error("what belongs to call %s of run %s was refused at %s", call.id, self.run, outcome.found)
-                outcome = await self.request.write(ops, terminal=True)
+            outcome = await self.request.write_beside(ops, optional, terminal=True)
         except RunFencedError:
             await self._keep_evidence(claim, call, ending)
             raise

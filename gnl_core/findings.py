@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +12,15 @@ from gnl_core.canonical import digest
 from gnl_core.duplicates import Duplicates, finder_of, rule_for
 from gnl_core.identity import Identity, Unusable, amounts_differ, amounts_of
 from gnl_core.incidents import Incident
-from gnl_core.journal.port import Entry, JsonValue, Key
+from gnl_core.journal.port import Entry, JsonValue, Key, Op
 from gnl_core.prior import Found, Inactive, Prior, Similar, Subject
 
 if TYPE_CHECKING:
     from gnl_core.records import CallRecord
     from gnl_core.request import Request
     from gnl_core.verdicts import Call
+
+logger = logging.getLogger("gnl_core.findings")
 
 _NOTHING: Final = Found()
 
@@ -115,7 +118,7 @@ class Findings:
     def _alike(self) -> list[tuple[Entry, CallRecord]]:
         call = self._call
         own = keys.tool(call.root, call.part, call.step, call.position)
-        found = self._request.calls_like(call.tool.name, call.args_digest)
+        found = self._request.calls_like(call.tool.name, call.digest)
         return [(entry, record) for entry, record in found if entry.key != own]
 
     async def _in_request(self) -> Prior | None:
@@ -286,7 +289,7 @@ class Findings:
             return _NOTHING
         memo = (self._call.run, self._call.id, "similar", str(judge))
         if memo not in self._request.memo:
-            self._request.memo[memo] = await finder.find(subject, judge=judge)
+            self._request.memo[memo] = await self._ask(finder, subject, judge=judge)
         found: Found = self._request.memo[memo]
         for notice in found.notices:
             self._notice(notice.source, notice.message, **notice.detail)
@@ -297,6 +300,24 @@ class Findings:
                 )
         self.counts = found.counts
         return found
+
+    async def _ask(self, finder: Similar, subject: Subject, *, judge: bool) -> Found:
+        try:
+            return await finder.find(subject, judge=judge)
+        except Exception:  # a finder of somebody's own, which promised to raise nothing: it costs no call
+            logger.exception("work like call %s of run %s could not be looked for", subject.call, subject.run)
+            return _NOTHING
+
+    async def to_remember(self) -> tuple[Op, ...]:
+        """Return what the finder of similar work wants kept once the call has succeeded."""
+        finder, subject = self.finder, self.subject()
+        if finder is None or subject is None:
+            return ()
+        try:
+            return await finder.remember(subject)
+        except Exception:
+            logger.exception("what call %s of run %s looks like could not be kept", subject.call, subject.run)
+            return ()
 
     def _notice(self, source: str, message: str, **detail: JsonValue) -> None:
         incident = Incident.of(self._call, source, "warn", message, self._request.now, **detail)

@@ -22,6 +22,7 @@ from gnl_core.approvals import Answer, Interrupt
 from gnl_core.errors import (
     CanceledError,
     CompensatedRunError,
+    ConfigError,
     GnlError,
     RunFencedError,
 )
@@ -251,6 +252,40 @@ class Request:
         if outcome.op < len(guard) + len(put_off):
             raise self.fenced_error()
         return Refused(outcome.op - len(guard) - len(put_off), outcome.found, outcome.now)
+
+    async def write_beside(
+        self, ops: Sequence[Op], beside: Sequence[Op], *, pending: list[Op] | None = None, terminal: bool = False
+    ) -> Applied | Refused:
+        """Write one batch, and with it what belongs to it: nothing of that keeps the batch itself from being written.
+
+        What a row beside it refuses is left out alone; where no store can hold what stands beside, all of it is.
+
+        Args:
+            ops: Operations of the batch.
+            beside: Operations that may be left out.
+            pending: As for `write`.
+            terminal: As for `write`.
+
+        Returns:
+            As `write`, of the batch itself.
+
+        Raises:
+            GnlError: As `write`.
+        """
+        left = list(beside)
+        while True:
+            try:
+                outcome = await self.write((*ops, *left), pending=pending, terminal=terminal)
+            except (ValueError, ConfigError):
+                if not left:
+                    raise
+                logger.exception("what belongs to a record of run %s could not be written with it", self.root)
+                left = []
+                continue
+            if isinstance(outcome, Applied) or outcome.op < len(ops):
+                return outcome
+            refused = left.pop(outcome.op - len(ops))
+            logger.warning("what belongs to a record of run %s was refused at %s", self.root, keys.encode(refused.key))
 
     def _ours(self, outcome: Applied | Refused, start: int, count: int) -> frozenset[Key]:
         """Return the keys that a batch of unknown outcome wrote after all, if what refused this one is its row."""

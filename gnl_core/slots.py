@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -60,15 +61,33 @@ class Slot:
 
 @dataclass(slots=True)
 class Claim:
-    """A call that may run now: its record is 'running', or it needs no claim."""
+    """A call that may run now: its record is 'running', or it needs no claim.
+
+    Attributes:
+        record: The record.
+        entry: Its row, to be replaced; None where there is none.
+        at: When it was claimed, in ms of the store's clock.
+        first: Whether no attempt came before.
+        finish: What is written with the record of its end.
+        context: What the gates saw.
+        entered: Whether the body began: a claim whose body never did is taken back.
+        version: Version of the batch that claimed it; 0 where nothing was claimed.
+        since: When that was, on this process's own clock.
+    """
 
     record: CallRecord
-    entry: Entry | None  # the row to be replaced; None where there is none
+    entry: Entry | None
     at: int
     first: bool
     finish: tuple[Finish, ...] = ()
     context: CallContext | None = field(default=None, repr=False)
-    entered: bool = False  # whether the body began: a claim whose body never did is taken back
+    entered: bool = False
+    version: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    def age_ms(self) -> float:
+        """Return how long ago it was claimed, in ms, by this process's own clock."""
+        return (time.monotonic() - self.since) * 1000
 
 
 DriveChild = Callable[[Call], Awaitable["str | tuple[Interrupt, ...]"]]

@@ -131,10 +131,17 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the body of a call ended, for finishers."""
+    """How the body of a call ended, for finishers.
+
+    Attributes:
+        succeeded: Whether it returned.
+        output: What, in the codec's form.
+        version: Version of the batch that claimed the call; 0 where no claim is known, as where a doubt is settled.
+    """
 
     succeeded: bool
     output: JsonValue
+    version: int = 0
 
 
 Finish: TypeAlias = Callable[[Ended], Sequence[Op]]
@@ -143,11 +150,19 @@ Finish: TypeAlias = Callable[[Ended], Sequence[Op]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked about a call."""
+    """What a person is asked about a call.
+
+    Attributes:
+        kind: Why.
+        reason: What they read.
+        prior: Earlier work that is shown beside the call.
+        plain: The reason without that work: what the model reads of a question that was refused.
+    """
 
     kind: QuestionKind
     reason: str
     prior: Mapping[str, JsonValue] | None = None
+    plain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

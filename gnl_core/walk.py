@@ -114,10 +114,10 @@ class Walker:
             case Replay():
                 ended = Ended(verdict.record.status == "succeeded", output_of(verdict.record, verdict.blob))
                 remembered = [op for one in proceeds for finish in one.finish for op in finish(ended)]
-                ops = (self._over(ctx, verdict.record, verdict.blob), *remembered)
+                ops = (self._over(ctx, verdict.record, verdict.blob),)
                 if self._keyed(ctx):
                     ops = (*ops, mirror(self.part, ctx.call, verdict.record, verdict.blob))
-                return await self._write_settled(slot, ctx, verdict.record, verdict.blob, ops)
+                return await self._write_settled(slot, ctx, verdict.record, verdict.blob, ops, beside=remembered)
             case Suspend(question=None):
                 slot.status = "suspended"
                 slot.interrupts = (interrupt_of(ctx),)
@@ -229,10 +229,17 @@ class Walker:
         return (Delete(keys.ask(at if isinstance(at, int) else 0, root, part, ctx.record.call)),)
 
     async def _write_settled(
-        self, slot: Slot, ctx: CallContext, record: CallRecord, blob: bytes | None, ops: tuple[Op, ...]
+        self,
+        slot: Slot,
+        ctx: CallContext,
+        record: CallRecord,
+        blob: bytes | None,
+        ops: tuple[Op, ...],
+        *,
+        beside: Sequence[Op] = (),
     ) -> bool:
         ops = (*ops, *self._asked(ctx))
-        outcome = await self.request.write(ops, pending=self.pending)
+        outcome = await self.request.write_beside(ops, beside, pending=self.pending)
         if isinstance(outcome, Refused):
             self._learn(ops[outcome.op].key, outcome)
             return False
@@ -243,13 +250,17 @@ class Walker:
         question, call = verdict.question, ctx.call
         assert isinstance(question, Question)
         asked: dict[str, JsonValue] = {"kind": question.kind, "reason": question.reason, "at": self.request.now}
+        if question.plain:
+            asked["plain"] = question.plain
         if question.prior is not None:
             asked["prior"] = dict(question.prior)
         record = dataclasses.replace(self._record(ctx, "suspended"), question=asked)
         name: JsonValue = {"question": f"{call.run}/{call.id}/{question.kind}/{record.attempts}"}
+        ask = keys.ask(self.request.now, call.root, self.part, call.id)
         ops = (
             *self._say(ctx, record),
-            Create(keys.ask(self.request.now, call.root, self.part, call.id), name, if_present="keep"),
+            *(op for op in self._asked(ctx) if op.key != ask),  # an answered question that this one follows
+            Put(ask, name),
             *self._noted(ctx, verdict.incidents),
         )
         if question.prior is not None:
@@ -355,7 +366,7 @@ class Walker:
             return False
         self.request.body_begins(call.record_key)
         entry = Entry(call.record_key, None, None, outcome.version, 0, outcome.now, outcome.now)
-        slot.claim = Claim(record, entry, outcome.now, first, finish, ctx)
+        slot.claim = Claim(record, entry, outcome.now, first, finish, ctx, version=outcome.version)
         return True
 
     def _ttl_ms(self, tool: Tool) -> int:
@@ -407,8 +418,10 @@ class Walker:
             ops.append(Put(ctx.entry.key, ctx.entry.value))
         elif self._keyed(ctx):
             ops.append(mirror(self.part, call, record, None))
-        ops += [op for one in finish for op in one(Ended(False, None))]
-        await self.request.write(ops)
+        # What was begun before, and whose end nobody knows, stays marked as under way.
+        freed = ctx.state in (State.FRESH, State.ANSWERED, State.FAILED)
+        beside = [op for one in finish for op in one(Ended(False, None, version))] if freed else []
+        await self.request.write_beside(ops, beside)
 
 
 def _is_counter(value: JsonValue) -> bool:

@@ -7,9 +7,8 @@ import inspect
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -17,16 +16,17 @@ import numpy as np
 
 from gnl_core.hook import LATE, call_in_thread, within
 from gnl_semantic.embedder.port import Embedder, Vectors
-from gnl_semantic.past import TEMPLATE_VERSION
+from gnl_semantic.texts import Texts
 
 EmbedFunction: TypeAlias = Callable[[Sequence[str]], Any | Awaitable[Any]]
 """Texts in, one vector a text out: lists of numbers or an array; sync (then in a thread) or async."""
 
-CACHED_TEXTS = 500
-"""Texts whose vectors are kept, an embedder: the one used longest ago goes first."""
-
 OUTAGE = 3
 """Failures in a row that are an outage."""
+
+REST_SECONDS = 30.0
+"""How long an embedder that is down is left alone before one call tries it again: each try may hold a call up for its
+whole time, and leave a thread behind."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +37,14 @@ class Embedded:
 
     Attributes:
         vector: float32 of length 1, shape (dimension,); None where the embedder failed, or was too late.
-        cached: Whether no call was made.
+        cached: Whether it was known.
+        called: Whether the embedder was called: neither where it was known, nor where it has just failed too often.
         milliseconds: How long the call took.
     """
 
     vector: Vectors | None
     cached: bool = False
+    called: bool = False
     milliseconds: int = 0
 
 
@@ -54,11 +56,12 @@ class _NoVectorError(ValueError):
 class _Memory:
     """What is known of one embedder in this process, whichever gate uses it."""
 
-    texts: OrderedDict[tuple[str, str, str], Vectors]
-    lock: threading.Lock
+    texts: Texts = field(default_factory=Texts)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     dimension: int | None = None
     failures: int = 0
     untold: bool = False
+    rests_until: float = 0.0
 
 
 _memories: WeakKeyDictionary[Any, dict[str, _Memory]] = WeakKeyDictionary()
@@ -84,13 +87,14 @@ class Embedding:
 
     async def embed(self, text: str) -> Embedded:
         """Return the vector of a text; the same text is embedded once. Raises nothing but the caller's cancellation."""
-        memory, key = self._memory, (self.stamp, TEMPLATE_VERSION, text)
-        with memory.lock:
-            known = memory.texts.get(key)
-            if known is not None:
-                memory.texts.move_to_end(key)
-                return Embedded(vector=known, cached=True)
+        memory = self._memory
+        known = memory.texts.get(text)
+        if known is not None:
+            return Embedded(vector=known, cached=True)
         started = time.monotonic()
+        with memory.lock:
+            if started < memory.rests_until:
+                return Embedded(vector=None)
         try:
             vector = self._checked(await self._call(text))
         except Exception as error:  # whatever somebody's embedder raises
@@ -104,13 +108,13 @@ class Embedding:
             if vector is None:
                 memory.failures += 1
                 memory.untold |= memory.failures == OUTAGE
-                return Embedded(vector=None, milliseconds=took)
-            memory.failures = 0
+                if memory.failures >= OUTAGE:
+                    memory.rests_until = time.monotonic() + REST_SECONDS
+                return Embedded(vector=None, called=True, milliseconds=took)
+            memory.failures, memory.rests_until = 0, 0.0
             memory.dimension = len(vector)
-            memory.texts[key] = vector
-            while len(memory.texts) > CACHED_TEXTS:
-                memory.texts.popitem(last=False)
-        return Embedded(vector=vector, milliseconds=took)
+        memory.texts.put(text, vector)
+        return Embedded(vector=vector, called=True, milliseconds=took)
 
     def take_outage(self) -> bool:
         """Whether an outage has begun that nobody was told of yet: each is told once, whichever gate asks first."""
@@ -166,4 +170,4 @@ def _memory_of(embed: object, stamp: str) -> _Memory:
             stamps = _memories.setdefault(embed, {})
         except TypeError:  # an object that nothing weak can point to: its gate alone remembers
             stamps = {}
-        return stamps.setdefault(stamp, _Memory(OrderedDict(), threading.Lock()))
+        return stamps.setdefault(stamp, _Memory())

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 from gnl_core import keys
 from gnl_core.errors import ConfigError
 from gnl_core.identity import canonical_sentence
-from gnl_core.journal.port import Entry, JsonValue, Key, Op
+from gnl_core.journal.port import Add, Entry, JsonValue, Key, Op
 from gnl_core.prior import Found, Notice, Prior, Subject
 from gnl_semantic.decide import Finding, Scored, decide
-from gnl_semantic.embedder.load import load_embedder
-from gnl_semantic.embedder.port import Embedder, Vectors
-from gnl_semantic.embedding import CACHED_TEXTS, Embedded, Embedding, EmbedFunction
+from gnl_semantic.embedder.port import Embedder
+from gnl_semantic.embedding import Embedded, Embedding, EmbedFunction
 from gnl_semantic.judge.prompt import clean
 from gnl_semantic.judge.runtime import Judge, Judged
+from gnl_semantic.options import check_options, load, read_rules, stamp_of
 from gnl_semantic.past import Past, fold_hash, past_ops, read_past
 from gnl_semantic.recall import TOP_K
 from gnl_semantic.rules import RULESET_VERSION, Rules
@@ -31,8 +29,14 @@ from gnl_semantic.vectors import VECTORS, VectorCache
 EMBED_SECONDS = 5.0
 """How long one embedding may hold a call up: then the call goes on without it."""
 
+SEARCH_SECONDS = 5.0
+"""How long the search for earlier work may hold a call up, the reading of a scope that no memory holds included."""
+
 _MOST_EXACT = 500
 """Most records of one folded identity that are looked at."""
+
+_MOST_MISSED = 500
+"""Most calls of which it is remembered that their text could not be embedded."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,18 +75,18 @@ class SemanticGate:
         embed_timeout: float = EMBED_SECONDS,
         cache: VectorCache = VECTORS,
     ) -> None:
-        _check_options(min_similarity, top_k, embed_timeout)
-        chosen = _load(embed) if isinstance(embed, str) else embed
+        check_options(min_similarity, top_k, embed_timeout)
+        chosen = load(embed) if isinstance(embed, str) else embed
         self._min_similarity = min_similarity
         self._top_k = top_k
-        self._rules = _read_rules(rules)
+        self._rules = read_rules(rules)
         if judge is not None and not isinstance(judge, Judge):
             raise ConfigError(f"SemanticGate.judge is {type(judge).__name__}, must be Judge(…) or None")
         self._judge = judge
         self._profile = chosen.profile if isinstance(chosen, Embedder) else None
-        self._embedding = Embedding(chosen, stamp=_stamp(chosen, embed_model_id), seconds=embed_timeout)
+        self._embedding = Embedding(chosen, stamp=stamp_of(chosen, embed_model_id), seconds=embed_timeout)
         self._cache = cache
-        self._missed: deque[tuple[object, ...]] = deque(maxlen=CACHED_TEXTS)
+        self._missed: deque[tuple[object, ...]] = deque(maxlen=_MOST_MISSED)
         self._lock = threading.Lock()
 
     @property
@@ -142,21 +146,24 @@ class SemanticGate:
 
     async def _find(self, subject: Subject, counts: dict[str, int], *, judge: bool) -> Found:
         # Both are awaited to their end, also where one fails: the record needs the vector all the same.
-        rows, embedded = await asyncio.gather(self._look(subject), self._embed(subject), return_exceptions=True)
+        look = asyncio.wait_for(self._look(subject), SEARCH_SECONDS)
+        rows, embedded = await asyncio.gather(look, self._embed(subject), return_exceptions=True)
         if isinstance(embedded, BaseException):
             raise embedded
         counts |= {
-            "embedded": int(not embedded.cached),
+            "embedded": int(embedded.called),
             "embed_hits": int(embedded.cached),
             "embed_ms": embedded.milliseconds,
         }
         if isinstance(rows, BaseException):
             raise rows
-        candidates, dropped_stamp = await self._recall(subject, rows, embedded)
+        async with asyncio.timeout(SEARCH_SECONDS):
+            candidates, dropped_stamp = await self._recall(subject, rows, embedded)
         finding = decide(subject.identity, candidates, rules=self._rules)
         if finding.asked is not None:
             return Found(prior=self._prior(subject, finding.asked, finding.origin, finding), counts=counts)
-        counts["gray"] = int(finding.gray is not None)
+        gray = int(judge and finding.gray is not None)  # no judge is asked beside a question that is asked anyway
+        counts["gray"] = gray
         notices: list[Notice] = []
         if judge and self._judge is not None and finding.gray is not None and _says_both(subject, finding.gray.past):
             judged = await self._judge.ask(
@@ -177,7 +184,7 @@ class SemanticGate:
             "dropped_by_rule": finding.dropped_by_rule,
             "dropped_discriminator": finding.dropped_discriminator,
             "dropped_stamp": dropped_stamp,
-            "gray_calls": int(finding.gray is not None),
+            "gray_calls": gray,
             "embedder_outage": self._embedding.take_outage(),
         }
         if any(scan.values()):
@@ -191,12 +198,12 @@ class SemanticGate:
                 self._missed.append(_drive_of(subject))
         return embedded
 
-    async def _vector(self, subject: Subject) -> Vectors | None:
-        """Return the vector for a call's record. What has just failed for this call does not hold it up once more."""
+    async def _again(self, subject: Subject) -> Embedded:
+        """Embed for a call's record. What has just failed for this call does not hold it up once more."""
         with self._lock:
             if _drive_of(subject) in self._missed:
-                return None
-        return (await self._embed(subject)).vector
+                return Embedded(vector=None)
+        return await self._embed(subject)
 
     async def _look(self, subject: Subject) -> tuple[Entry | None, set[str], set[str]]:
         """Read the scope's generation, the pairs that a person let pass, and the records whose identity folds alike."""
@@ -300,12 +307,19 @@ class SemanticGate:
     async def remember(self, subject: Subject) -> tuple[Op, ...]:
         """Return the operations that record the call's work; see `gnl_core.prior.Similar`."""
         try:
-            place = keys.similar(subject.scope, subject.tool, subject.args_hash)
-            read, vector = await asyncio.gather(subject.journal.get_many([place]), self._vector(subject))
-            return past_ops(subject, stamp=self.embed_model_id, vector=vector, known=read.entries[0])
+            return await self._to_keep(subject)
         except Exception:  # what is not remembered is not found: today's behaviour, and the call goes on
             logger.exception("what call %s of run %s looks like could not be kept", subject.call, subject.run)
             return ()
+
+    async def _to_keep(self, subject: Subject) -> tuple[Op, ...]:
+        place = keys.similar(subject.scope, subject.tool, subject.args_hash)
+        read, embedded = await asyncio.gather(subject.journal.get_many([place]), self._again(subject))
+        ops = past_ops(subject, stamp=self.embed_model_id, vector=embedded.vector, known=read.entries[0])
+        if embedded.called:  # by a drive that looked for nothing: a person had let the call pass
+            cost = {"embedded": 1, "embed_ms": embedded.milliseconds}
+            ops = (*ops, Add(keys.semantic_counts(subject.root), cost))
+        return ops
 
 
 def _drive_of(subject: Subject) -> tuple[object, ...]:
@@ -350,59 +364,3 @@ def _is_old(past: Past, subject: Subject) -> bool:
 def _last_of(entries: Sequence[Entry], prefix: Key) -> set[str]:
     """Return the last segments of the rows right below a prefix."""
     return {entry.key[-1] for entry in entries if len(entry.key) == len(prefix) + 1}
-
-
-@lru_cache(maxsize=8)
-def _load(spec: str) -> Embedder:
-    return load_embedder(spec)
-
-
-def _stamp(embed: object, given: str | None) -> str:
-    """Return the stamp of an embedder's vectors.
-
-    Raises:
-        ConfigError: It has none, or another than was given; or it is no embedder.
-    """
-    if isinstance(embed, Embedder):
-        if given not in (None, embed.model_id):
-            raise ConfigError(
-                f"SemanticGate.embed_model_id is {given!r}, but the embedder stamps its vectors {embed.model_id!r}: "
-                "leave it out"
-            )
-        return embed.model_id
-    if not callable(embed):
-        raise ConfigError(
-            f"SemanticGate.embed is {type(embed).__name__}, must be 'local', an Embedder, or a function from texts to "
-            "vectors"
-        )
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(
-            f"SemanticGate.embed_model_id is {given!r}: a function needs the stamp of its model and quantisation, for "
-            "instance 'text-embedding-3-small', since vectors of two models are never compared"
-        )
-    return given
-
-
-def _read_rules(rules: Any) -> Rules | None:
-    match rules:
-        case None | False:
-            return None
-        case True:
-            return Rules()
-        case Rules():
-            return rules
-        case _:
-            raise ConfigError(f"SemanticGate.rules is {type(rules).__name__}, must be True, False or Rules(…)")
-
-
-def _check_options(min_similarity: object, top_k: object, embed_timeout: object) -> None:
-    if min_similarity is not None and not (_is_number(min_similarity) and -1 <= min_similarity <= 1):  # type: ignore[operator]
-        raise ConfigError(f"SemanticGate.min_similarity is {min_similarity!r}, must be a cosine from -1 to 1, or None")
-    if type(top_k) is not int or not 1 <= top_k <= 100:
-        raise ConfigError(f"SemanticGate.top_k is {top_k!r}, must be an int from 1 to 100")
-    if not (_is_number(embed_timeout) and embed_timeout > 0):  # type: ignore[operator]
-        raise ConfigError(f"SemanticGate.embed_timeout is {embed_timeout!r}, must be a number of seconds above 0")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

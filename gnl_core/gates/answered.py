@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
+from gnl_core.journal.port import JsonValue
 from gnl_core.verdicts import PROCEED, Block, CallContext, Deny, State, Suspend, Verdict
 
 
@@ -23,8 +25,15 @@ class Answered:
             return PROCEED
         assert ctx.record is not None
         question = ctx.record.question or {}
-        text = refusal(ctx.answer, str(question.get("reason", "")))
+        text = refusal(ctx.answer, asked_plainly(question))
         return Deny(text, by_person=True, question=question)
+
+
+def asked_plainly(question: Mapping[str, JsonValue]) -> str:
+    """Return what the model may read of a question: never what a person was shown of earlier work."""
+    if question.get("kind") in ("duplicate", "semantic"):
+        return ""
+    return str(question.get("plain") or question.get("reason") or "")
 
 
 def refusal(answer: Answer, question: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gnl_core.approvals import Answer
-from gnl_core.gates.answered import refusal
+from gnl_core.gates.answered import asked_plainly, refusal
 from gnl_core.journal.port import JsonValue
 from gnl_core.prior import Prior
 from gnl_core.records import QuestionKind
@@ -62,7 +62,7 @@ async def ask_beside(ctx: CallContext, kind: QuestionKind, reason: str) -> Suspe
     message = f"the question about {ctx.call.tool.name} shows call {prior.tool_call_id} of run {prior.run_id}"
     noted = incident_of(ctx, prior, "suspend", message, asked_by=kind, **detail)
     text = f"{reason} \u26a0 {warning_of(prior, ctx.call.tool, ctx.request.now)}"
-    return Suspend(Question(kind, text, prior.to_json()), (noted,))
+    return Suspend(Question(kind, text, prior.to_json(), plain=reason), (noted,))
 
 
 async def _prior(ctx: CallContext) -> tuple[Prior | None, Mapping[str, JsonValue]]:
@@ -80,5 +80,5 @@ def held(ctx: CallContext, answer: Answer, kind: QuestionKind, question: str) ->
     writes = (ctx.request.answer_op(ctx.call, dataclasses.replace(answer, kind=kind, attempt=attempt)),)
     if not answer.approved:
         asked: dict[str, JsonValue] = {"kind": kind, "reason": question}
-        return Deny(refusal(answer, question), writes=writes, by_person=True, question=asked)
+        return Deny(refusal(answer, asked_plainly(asked)), writes=writes, by_person=True, question=asked)
     return Proceed(claim=writes)

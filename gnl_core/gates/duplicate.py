@@ -30,19 +30,21 @@ class Duplicate:
     """Rule on a fresh side effect by `limits.side_effect_duplicates`; work that is named by a key never gets here."""
 
     name: ClassVar[str] = "duplicate"
-    states: ClassVar[frozenset[State]] = frozenset({State.FRESH})
+    states: ClassVar[frozenset[State]] = frozenset({State.FRESH, State.ANSWERED})
 
     async def rule(self, ctx: CallContext) -> Verdict:
         """Walk the ladder; a person's earlier no to this very call comes first."""
         found = ctx.findings
         action = found.rule.action
-        if action == "off" or not found.covered:
+        if action == "off" or _was_shown(ctx):
             return PROCEED
         allowed = ctx.answer is not None and ctx.answer.approved
-        if allowed and ctx.call.tool.confirm:
+        if allowed and ctx.state is State.FRESH and ctx.call.tool.confirm:
             return PROCEED  # the confirm gate took the answer, as it does where the question was asked
         if not allowed and found.refused_before():
             return Deny(REFUSED)
+        if not found.covered:
+            return PROCEED
         prior = await found.exact() or await found.other_channel()
         return PROCEED if prior is None else self._climb(ctx, prior, action)
 
@@ -53,7 +55,8 @@ class Duplicate:
             case "suspend":
                 question = question_about(prior, call.tool, ctx.request.now)
                 noted = (incident_of(ctx, prior, "suspend", f"{message}; a person was asked"),)
-                if ctx.answer is not None:
+                if ctx.answer is not None and ctx.state is State.FRESH:
+                    noted = (incident_of(ctx, prior, "answered-ahead", f"{message}; a person had answered ahead"),)
                     return dataclasses.replace(held(ctx, ctx.answer, "duplicate", question), incidents=noted)
                 return Suspend(Question("duplicate", question, prior.to_json()), noted)
             case "warn":
@@ -77,3 +80,14 @@ class Duplicate:
             first_tool_call_id=prior.tool_call_id,
         )
         return Block(error, (incident_of(ctx, prior, "block", f"{message}; it was not run"),))
+
+
+def _was_shown(ctx: CallContext) -> bool:
+    """Whether a person has answered with the earlier work before them.
+
+    A yes that came without it is none to a repeat: two calls may have been asked about before either of them ran.
+    """
+    if ctx.state is not State.ANSWERED or ctx.record is None:
+        return False
+    question = ctx.record.question or {}
+    return question.get("prior") is not None or question.get("kind") in ("duplicate", "semantic")

@@ -44,7 +44,7 @@ class Remember:
         if found.is_free(marker):  # its own too, from an attempt that failed: it is under way once more
             return (Replace(key, marker.version, value),), (_ends(key, value),)
         if found.is_own(marker):
-            return (), (_ends(key, value),)
+            return (), (_ends(key, value, marker.version),)
         return (), ()
 
     def _tombstone(self, ctx: CallContext) -> tuple[Op, ...]:
@@ -80,10 +80,7 @@ class Remember:
         return (_on_success(Create(key, value, if_present="keep")),)
 
     async def _similar(self, ctx: CallContext) -> tuple[Finish, ...]:
-        finder, subject = ctx.findings.finder, ctx.findings.subject()
-        if finder is None or subject is None:
-            return ()
-        ops = await finder.remember(subject)
+        ops = await ctx.findings.to_remember()
         return (_on_success(*ops),) if ops else ()
 
 
@@ -94,8 +91,17 @@ def _on_success(*ops: Op) -> Finish:
     return finish
 
 
-def _ends(key: Key, value: dict[str, JsonValue]) -> Finish:
+def _ends(key: Key, value: dict[str, JsonValue], version: int = 0) -> Finish:
+    """Say with the call's end what became of its marker: unless others hold it by then.
+
+    Args:
+        key: The marker.
+        value: What it says while the work is under way.
+        version: Version under which it stands; 0 where it is written with the claim.
+    """
+
     def finish(ended: Ended) -> Sequence[Op]:
-        return (Put(key, {**value, "state": "done" if ended.succeeded else "released"}),)
+        state = "done" if ended.succeeded else "released"
+        return (Replace(key, version or ended.version, {**value, "state": state}),)
 
     return finish

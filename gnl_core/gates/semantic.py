@@ -27,5 +27,6 @@ class Semantic:
         noted = (incident_of(ctx, found.prior, "suspend", f"{message}; a person was asked", **found.detail),)
         question = question_about(found.prior, ctx.call.tool, ctx.request.now)
         if ctx.answer is not None:
+            noted = (incident_of(ctx, found.prior, "answered-ahead", f"{message}; a person had answered ahead"),)
             return dataclasses.replace(held(ctx, ctx.answer, "semantic", question), incidents=noted)
         return Suspend(Question("semantic", question, found.prior.to_json()), noted)

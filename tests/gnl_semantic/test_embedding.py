@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gnl_semantic.embedder import EmbedderProfile
-from gnl_semantic.embedding import CACHED_TEXTS, OUTAGE, Embedding
+from gnl_semantic.embedding import OUTAGE, Embedding
+from gnl_semantic.texts import CACHED_TEXTS
 
 
 class Sync:

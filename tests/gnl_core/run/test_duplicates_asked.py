@@ -177,7 +177,7 @@ async def test_an_answer_given_ahead_counts_and_is_recorded(journal, rows, effec
     assert result.unused_approvals == ()
     answer = (await rows.values())[keys.encode(keys.answer("r", keys.ROOT, "s1p0", "duplicate", 0))][0]
     assert (answer["approved"], answer["actor"]) == (approved, "ann")
-    assert await noted(journal) == [("duplicate-guard", "suspend", "s1p0")]
+    assert await noted(journal) == [("duplicate-guard", "answered-ahead", "s1p0")]
 
 
 async def test_an_answer_given_ahead_for_other_arguments_is_none(journal, effects):

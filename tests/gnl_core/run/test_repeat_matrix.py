@@ -265,7 +265,7 @@ async def test_a_guard_sees_the_approved_call_too(journal, effects):
 async def test_an_error_of_the_finder_leaves_the_plain_question(journal, effects, error, caplog):
     question = await asked(journal, effects, args={"sku": "x"}, finder=Looks(error))
     assert (question.prior, question.reason) == (None, 'Run create({"sku": "x"})?')
-    assert "earlier work could not be looked up for call s0p0 of run b" in caplog.text
+    assert "work like call s0p0 of run b could not be looked for" in caplog.text
 
 
 async def test_a_store_that_cannot_be_read_leaves_the_plain_question(journal, effects, caplog):
