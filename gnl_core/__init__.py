@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from gnl_core.incidents import Incident as Incident
     from gnl_core.incidents import read_incidents as read_incidents
     from gnl_core.journal.memory import InMemoryStorage as InMemoryStorage
+    from gnl_core.journal.redis import RedisStorage as RedisStorage
+    from gnl_core.journal.redis_replicas import WaitReplicas as WaitReplicas
     from gnl_core.journal.sqlite import SqliteStorage as SqliteStorage
     from gnl_core.limits import LoopDetection as LoopDetection
     from gnl_core.limits import Price as Price
@@ -152,6 +154,8 @@ _HOMES = {
     "gnl_core.identity": ("Identity", "SemanticIdentity", "Unusable", "normalize_identity_value"),
     "gnl_core.incidents": ("Incident", "read_incidents"),
     "gnl_core.journal.memory": ("InMemoryStorage",),
+    "gnl_core.journal.redis": ("RedisStorage",),
+    "gnl_core.journal.redis_replicas": ("WaitReplicas",),
     "gnl_core.journal.sqlite": ("SqliteStorage",),
     "gnl_core.limits": ("LoopDetection", "Price", "RunLimits", "Timeouts"),
     "gnl_core.model.messages": (

