@@ -131,7 +131,7 @@ class Copies:
                 self._new.append(entry)
                 continue
             if self.chain is None:
-                self._begin(_head(entry))
+                self._begin(_head(entry, self.stamp))
                 tables.append(self._read_new())
             tables.append(self._read_block(entry))
         if self.chain is None:
@@ -173,7 +173,7 @@ class Copies:
         return self.tail
 
     def _read_block(self, entry: Entry) -> Table:
-        head = _head(entry)
+        head = _head(entry, self.stamp)
         found = Chain(head["number"], head["upto"], head["count"])
         if found != self._next or entry.key != (*self.prefix, f"{found.number:06d}"):
             raise UnsoundError
@@ -244,14 +244,16 @@ def fills_of(entries: Iterable[Entry]) -> int:
 _MOST = 1 << 62
 
 
-def _head(entry: Entry) -> dict[str, int]:
-    """Return the numbers of a block's row.
+def _head(entry: Entry, stamp: str) -> dict[str, int]:
+    """Return the numbers of a row of a stamp's block.
 
     Raises:
         UnsoundError: One is missing, no number, or out of its range.
     """
     value = entry.value
     if not isinstance(value, dict) or type(value.get("f")) is not int or value["f"] != FORMAT:
+        raise UnsoundError
+    if (value.get("model"), value.get("template")) != (stamp, TEMPLATE_VERSION):
         raise UnsoundError
     head: dict[str, int] = {}
     for name in _NUMBERS:
@@ -264,10 +266,10 @@ def _head(entry: Entry) -> dict[str, int]:
     return head
 
 
-def chain_of(entry: Entry | None, before: Chain) -> Chain | None:
+def chain_of(entry: Entry | None, stamp: str, before: Chain) -> Chain | None:
     """Return where blocks end with this one; None where it does not follow on `before`."""
     try:
-        head = _head(entry) if entry is not None else None
+        head = _head(entry, stamp) if entry is not None else None
     except UnsoundError:
         return None
     if head is None or (head["number"], head["after"]) != (before.number + 1, before.upto):
@@ -395,7 +397,7 @@ def _part(blob: bytes, at: int, count: int, matrix: Vectors) -> Records:
 def _sum(blob: bytes, head: Mapping[str, int], stamp: str) -> int:
     """Return a checksum of a block: what one bit that flipped, or one member that was edited, does not survive."""
     text = f"{[stamp, TEMPLATE_VERSION, *[head[name] for name in _NUMBERS if name != 'sum']]}"
-    # Most of it is vectors, whose words are added up: that is several times faster, and their lengths are looked at too.
+    # Most of it is vectors, whose words are added up: that is several times faster, and their lengths are read too.
     begin = 24 * (head["mine"] + head["others"])
     words = np.frombuffer(blob, "<u8", (len(blob) - begin) // 8, begin) if len(blob) - begin >= 8 else _NONE
     view = memoryview(blob)

@@ -103,4 +103,4 @@ class Copier:
             return chain
         if not isinstance(batch[answer.op], Create):
             return due.chain
-        return chain_of(answer.found, due.chain)  # somebody else has written it
+        return chain_of(answer.found, call.stamp, due.chain)  # somebody else has written it
