@@ -341,6 +341,46 @@ async def test_a_store_that_was_put_back_to_an_older_copy_is_read_anew(file_desk
     assert await desk.found(k=9) == [8, 1, 2]
 
 
+async def put_back(file_desk, tmp_path, cache, later):
+    """Return a desk whose store was put back to two records, after a cache has seen later ones too."""
+    desk = file_desk(cache=cache)
+    await fill(desk, [0.1, 0.2])
+    await desk.journal.aclose()
+    shutil.copytree(tmp_path, tmp_path.with_name("older"))
+    desk = file_desk(cache=cache)
+    await fill(desk, later, start=3)
+    assert len(await desk.found(k=9)) == 2 + len(later)
+    await desk.journal.aclose()
+    shutil.rmtree(tmp_path)
+    shutil.copytree(tmp_path.with_name("older"), tmp_path)
+    return file_desk(cache=cache)
+
+
+async def test_a_version_that_a_put_back_store_reaches_again_is_another_state(file_desk, tmp_path):
+    desk = await put_back(file_desk, tmp_path, VectorCache(), [0.0])
+    await desk.record(7, unit(0.0))  # the same version and count as before, of another batch
+    assert await desk.found(k=9) == [7, 1, 2]
+
+
+async def test_what_is_held_of_a_store_that_was_put_back_makes_room_for_what_is_there(file_desk, tmp_path):
+    desk = await put_back(file_desk, tmp_path, VectorCache(), [0.0, 0.0])
+    assert await desk.found(k=9) == [1, 2]
+    counted = desk.counting()
+    assert await counted.found(k=9) == [1, 2]
+    assert (counted.journal.scans, counted.journal.reads) == (0, 0), "it is held as it is now"
+
+
+async def test_a_record_written_after_the_generation_was_read_is_no_sign_of_damage(desk):
+    await fill(desk, [0.1, 0.2])
+    early = await desk.generation()
+    await desk.record(3, unit(0.0))
+    watched = desk.beside(journal=Watching(desk.journal))
+    assert await watched.found(generation=early) == [3, 1, 2]
+    await desk.record(4, unit(0.05))
+    assert await watched.found() == [3, 4, 1]
+    assert watched.journal.scans == [(0, 3), (early.version, 2)], "what is new, and not all of it once more"
+
+
 async def test_another_storage_object_writes_fills_in_and_erases(file_desk):
     here, there = file_desk(), file_desk()
     await there.record(1, None)
