@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from gnl_core.incidents import Incident as Incident
     from gnl_core.incidents import read_incidents as read_incidents
     from gnl_core.journal.memory import InMemoryStorage as InMemoryStorage
+    from gnl_core.journal.postgres import PostgresStorage as PostgresStorage
     from gnl_core.journal.redis import RedisStorage as RedisStorage
     from gnl_core.journal.redis_replicas import WaitReplicas as WaitReplicas
     from gnl_core.journal.sqlite import SqliteStorage as SqliteStorage
@@ -156,6 +157,7 @@ _HOMES = {
     "gnl_core.journal.memory": ("InMemoryStorage",),
     "gnl_core.journal.redis": ("RedisStorage",),
     "gnl_core.journal.redis_replicas": ("WaitReplicas",),
+    "gnl_core.journal.postgres": ("PostgresStorage",),
     "gnl_core.journal.sqlite": ("SqliteStorage",),
     "gnl_core.limits": ("LoopDetection", "Price", "RunLimits", "Timeouts"),
     "gnl_core.model.messages": (

@@ -230,7 +230,7 @@ def postgres_dsn(request):
 @pytest.fixture
 def new_schema(postgres_dsn):
     """Name schemas that nobody else uses; they are dropped after the test."""
-    import psycopg
+    import psycopg  # noqa: PLC0415 - comes with an extra
 
     names = []
 

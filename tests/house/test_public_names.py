@@ -53,6 +53,7 @@ NAMES = [
     "ModelSettings",
     "NotCanonicalError",
     "NotPerformedError",
+    "PostgresStorage",
     "Price",
     "RedisStorage",
     "RefusedError",

