@@ -346,13 +346,13 @@ async def put_back(file_desk, tmp_path, cache, later):
     desk = file_desk(cache=cache)
     await fill(desk, [0.1, 0.2])
     await desk.journal.aclose()
-    shutil.copytree(tmp_path, tmp_path.with_name("older"))
+    shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-older"))
     desk = file_desk(cache=cache)
     await fill(desk, later, start=3)
     assert len(await desk.found(k=9)) == 2 + len(later)
     await desk.journal.aclose()
     shutil.rmtree(tmp_path)
-    shutil.copytree(tmp_path.with_name("older"), tmp_path)
+    shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-older"), tmp_path)
     return file_desk(cache=cache)
 
 
