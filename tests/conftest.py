@@ -69,13 +69,20 @@ def real_llm(tmp_path_factory):
 class RedisServer:
     """A private server that syncs each write before it answers; it can be killed and started again."""
 
-    def __init__(self, binary, *options):
-        self.binary, self.options = binary, options
+    def __init__(self, binary, *options, tcp=False):
+        self.binary = binary
         # A socket's path is short, and files in memory sync at once.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="gnl-redis-", dir=memory))
         self.socket = self.folder / "socket"
         self.url = f"unix://{self.socket}"
+        if tcp:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
+            self.url = f"redis://127.0.0.1:{self.port}"
+        network = ("--bind", "127.0.0.1", "--port", str(self.port)) if tcp else ("--port", "0")
+        self.options = (*network, *options)
         self.process = None
         self.start()
 
@@ -83,8 +90,6 @@ class RedisServer:
         self.socket.unlink(missing_ok=True)
         command = [
             self.binary,
-            "--port",
-            "0",
             "--unixsocket",
             str(self.socket),
             "--dir",
@@ -148,18 +153,18 @@ def redis_url(request):
     if named:
         yield named
         return
-    server = RedisServer(request.getfixturevalue("redis_binary"))
+    server = RedisServer(request.getfixturevalue("redis_binary"), tcp=True)
     yield server.url
     server.close()
 
 
 @pytest.fixture
 def new_redis(redis_binary):
-    """Start servers that a test may kill: `new_redis("--option", "value")`."""
+    """Start servers that a test may kill: `new_redis("--option", "value")`; on a socket, or on a port of loopback."""
     servers = []
 
-    def start(*options):
-        servers.append(RedisServer(redis_binary, *options))
+    def start(*options, tcp=False):
+        servers.append(RedisServer(redis_binary, *options, tcp=tcp))
         return servers[-1]
 
     yield start

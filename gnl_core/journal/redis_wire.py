@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,14 +22,14 @@ class Address:
     """Where a server is, and how long it is waited for.
 
     Attributes:
-        url: As the client takes it; may hold a password, so it stands in no message.
+        options: Of a connection, as the client takes them; may hold a password, so they stand in no message.
         where: Host, port and database, or the socket's path: for messages.
         connect_timeout: Seconds to wait for a connection.
         timeout: Seconds to wait for an answer, and for a free connection.
         connections: Connections at most.
     """
 
-    url: str
+    options: Mapping[str, Any] = field(repr=False)
     where: str
     connect_timeout: float
     timeout: float
@@ -63,7 +63,22 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
     except ValueError as error:
         raise ConfigError(f"the URL of the Redis store is none: {error}") from None
     where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-    return Address(url, f"{where}/{options.get('db', 0)}", connect_timeout, timeout, connections)
+    # Answers are read as they come, and waited for here; the rest of what a URL may hold is the client's matter.
+    options.update(protocol=2, decode_responses=False, socket_timeout=None, socket_connect_timeout=connect_timeout)
+    address = Address(options, f"{where}/{options.get('db', 0)}", connect_timeout, timeout, connections)
+    try:
+        connection_to(address)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the URL of the Redis store has an option that is none: {error}") from None
+    return address
+
+
+def connection_to(address: Address) -> Any:
+    """Make a connection that is not connected yet."""
+    from redis.asyncio import Connection  # noqa: PLC0415
+
+    options = dict(address.options)
+    return options.pop("connection_class", Connection)(**options)
 
 
 class Line:
@@ -131,16 +146,9 @@ class Wire:
     """The connections of one event loop."""
 
     def __init__(self, address: Address) -> None:
-        from redis.asyncio import ConnectionPool  # noqa: PLC0415
-
         self.address = address
         self._free: list[Any] = []
         self._places = asyncio.Semaphore(address.connections)
-        # Only as the maker of connections: it knows TLS, sockets and the options that a URL may hold.
-        self._maker: Any = ConnectionPool.from_url(address.url)
-        self._maker.connection_kwargs.update(
-            protocol=2, decode_responses=False, socket_timeout=None, socket_connect_timeout=address.connect_timeout
-        )
 
     @contextlib.asynccontextmanager
     async def line(self) -> AsyncIterator[Line]:
@@ -179,7 +187,7 @@ class Wire:
             if not stale:
                 return connection
             await _close(connection)
-        connection = self._maker.make_connection()
+        connection = connection_to(self.address)
         try:
             async with asyncio.timeout(self.address.connect_timeout + self.address.timeout):
                 await connection.connect()
