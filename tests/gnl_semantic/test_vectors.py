@@ -381,6 +381,18 @@ async def test_a_record_written_after_the_generation_was_read_is_no_sign_of_dama
     assert watched.journal.scans == [(0, 3), (early.version, 2)], "what is new, and not all of it once more"
 
 
+async def test_nor_is_one_that_was_written_after_it_was_read_beside_what_is_held(desk):
+    await fill(desk, [0.1, 0.2])
+    watched = desk.beside(journal=Watching(desk.journal))
+    await watched.ask()
+    before = await desk.generation()
+    await desk.record(3, unit(0.0))
+    early = await desk.generation()
+    await desk.record(4, unit(0.05))
+    assert await watched.found(generation=early) == [3, 4, 1]
+    assert watched.journal.scans == [(0, 2), (before.version, 2)]
+
+
 async def test_another_storage_object_writes_fills_in_and_erases(file_desk):
     here, there = file_desk(), file_desk()
     await there.record(1, None)
