@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from gnl_core.errors import ConfigError, MissingExtraError
 from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
+from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
-from gnl_core.journal.postgres_report import SETTINGS, DurabilityFinding, judge
+from gnl_core.journal.postgres_report import SETTINGS, judge
 from gnl_core.journal.postgres_state import Options, PostgresStatistics
 from gnl_core.journal.postgres_thread import LoopThread
 from gnl_core.journal.sqlite_call import Held, Job
@@ -124,7 +125,7 @@ class PostgresStorage:
         """What this object has done so far: batches, commits, reads, rows, bytes, retries, lost connections."""
         return self._engine.statistics.copy()
 
-    async def durability_report(self) -> Sequence[DurabilityFinding]:
+    async def durability_report(self) -> tuple[DurabilityFinding, ...]:
         """Return what the server's settings mean for batches that were acknowledged.
 
         Raises:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
 
-Level = Literal["ok", "note", "warning", "critical"]
+from gnl_core.journal.durability import DurabilityFinding, DurabilityLevel
 
 SETTINGS = b"""
 SELECT name, setting FROM pg_settings WHERE name IN
@@ -15,35 +13,17 @@ UNION ALL SELECT 'in_recovery', pg_is_in_recovery()::text
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DurabilityFinding:
-    """What one setting means.
-
-    Attributes:
-        level: 'ok'; 'note' where it is a bound to know of; 'warning' where an acknowledged batch may be lost in an
-            event that one plans for; 'critical' where a crash alone may lose or damage it.
-        setting: Name of the server's setting.
-        value: What it is set to, as the server spells it.
-        meaning: One or two sentences.
-    """
-
-    level: Level
-    setting: str
-    value: str
-    meaning: str
-
-
-def judge(settings: Mapping[str, str]) -> Sequence[DurabilityFinding]:
+def judge(settings: Mapping[str, str]) -> tuple[DurabilityFinding, ...]:
     """Return what the settings mean, in a fixed order; one that the server does not have is left out."""
-    return [
-        DurabilityFinding(level, name, settings[name], meaning)
+    return tuple(
+        DurabilityFinding(setting=name, value=settings[name], level=level, meaning=meaning)
         for name, read in _READERS.items()
         if name in settings
         for level, meaning in [read(settings[name], settings)]
-    ]
+    )
 
 
-_Ruling = tuple[Level, str]
+_Ruling = tuple[DurabilityLevel, str]
 
 
 def _server_version(value: str, _: Mapping[str, str]) -> _Ruling:
@@ -53,20 +33,20 @@ def _server_version(value: str, _: Mapping[str, str]) -> _Ruling:
 
 def _in_recovery(value: str, _: Mapping[str, str]) -> _Ruling:
     if value in ("true", "on"):
-        return "critical", "The server is a standby: nothing can be written. Name the primary."
+        return "fault", "The server is a standby: nothing can be written. Name the primary."
     return "ok", "The server takes writes."
 
 
 def _fsync(value: str, _: Mapping[str, str]) -> _Ruling:
     if value == "on":
         return "ok", "Commits reach the disk before they are acknowledged."
-    return "critical", "A crash of the machine may lose acknowledged batches and damage the database. Turn it on."
+    return "fault", "A crash of the machine may lose acknowledged batches and damage the database. Turn it on."
 
 
 def _full_page_writes(value: str, _: Mapping[str, str]) -> _Ruling:
     if value == "on":
         return "ok", "A page that was torn by a crash is restored."
-    return "critical", "A crash of the machine may leave torn pages, unless the file system writes pages whole."
+    return "fault", "A crash of the machine may leave torn pages, unless the file system writes pages whole."
 
 
 def _data_checksums(value: str, _: Mapping[str, str]) -> _Ruling:
@@ -82,7 +62,7 @@ def _synchronous_commit(value: str, settings: Mapping[str, str]) -> _Ruling:
             "other tables of the same work are not covered."
         )
     if value in ("local", "remote_write") and settings.get("synchronous_standby_names"):
-        return "warning", (
+        return "fault", (
             "Batches are acknowledged before a standby has them on its disk: a failover may lose the last ones, and "
             "their effects would run again. Set it to 'on'."
         )
@@ -92,7 +72,7 @@ def _synchronous_commit(value: str, settings: Mapping[str, str]) -> _Ruling:
 def _synchronous_standby_names(value: str, _: Mapping[str, str]) -> _Ruling:
     if value:
         return "ok", "These standbys must have a commit before it is acknowledged."
-    return "warning", (
+    return "note", (
         "No standby is waited for. A crash of this server loses nothing; a failover to a standby may lose the batches "
         "acknowledged last, and their effects would run again. On a single server there is nothing to fail over to."
     )

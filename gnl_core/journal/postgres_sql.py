@@ -39,9 +39,11 @@ class Statements:
     settings: bytes
     lock: bytes
     head: bytes
+    next_version: bytes
     entry: bytes
     add_scope: bytes
     insert: bytes
+    guard: bytes
     update: bytes
     update_sum: bytes
     delete: bytes

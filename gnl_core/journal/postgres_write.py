@@ -50,12 +50,12 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Locked:
-    """What the first exchange found: the batch's rows that are there, and what the second one writes with."""
+    """What the first exchange found: the batch's rows that are there, the time, and the version given last."""
 
     rows: dict[str, Row]
-    version: int
     now: int
     scope: int | None
+    last: int
 
 
 class WriteRows(Rows):
@@ -78,10 +78,10 @@ class WriteRows(Rows):
         if ruling.refused >= 0:
             self._statistics.refused += 1
             return await self._refuse(connection, found, steps[ruling.refused], ruling.refused)
-        version = ruling.resent or found.version
+        version = ruling.resent or found.last
         writes = _Writes() if ruling.resent else _collect(steps, ruling, found)
         if writes:
-            await self._write(connection, this, batch, found, writes)
+            version = await self._write(connection, this, batch, found, writes)
         else:
             await connection.execute(b"ROLLBACK")
         self._statistics.batches += 1
@@ -94,7 +94,6 @@ class WriteRows(Rows):
             await self._begin(connection, this)
             locked = connection.cursor(binary=True)
             await locked.execute(self._sql.lock, (sums, batch.org, names))
-            # After the locks: of two batches that write one row, the later one has the larger version.
             head = connection.cursor(binary=True)
             await head.execute(self._sql.head, (batch.org,))
         rows = {row[0]: row for row in await locked.fetchall()}
@@ -102,7 +101,7 @@ class WriteRows(Rows):
         self.check_head(top)
         assert top is not None
         now = self._clock.read(max([top[2], *(row[4] for row in rows.values())]))
-        return _Locked(rows, top[3], now, top[4])
+        return _Locked(rows, now, top[3], top[4])
 
     async def _begin(self, connection: Connection, this: Attempt) -> None:
         left = max(1, int((this.until - time.monotonic()) * 1000))
@@ -122,32 +121,39 @@ class WriteRows(Rows):
 
     async def _write(
         self, connection: Connection, this: Attempt, batch: _Batch, found: _Locked, writes: _Writes
-    ) -> None:
+    ) -> int:
+        sql, now, tag = self._sql, found.now, batch.tag
         scope = found.scope
         if scope is None:
-            await connection.execute(self._sql.add_scope, (batch.org,))
-            row = await (await connection.execute(self._sql.head, (batch.org,))).fetchone()
+            await connection.execute(sql.add_scope, (batch.org,))
+            row = await (await connection.execute(sql.head, (batch.org,))).fetchone()
             assert row is not None
-            scope = row[4]
-        version, now, tag = found.version, found.now, batch.tag
-        guards = [(name, "null", None) for name in writes.guards]
+            scope = row[3]
+        inserts = [(name, sql.insert, (scope, name, tag, now, now, text, blob)) for name, text, blob in writes.inserts]
+        guards = [(name, sql.guard, (scope, name)) for name in writes.guards]
         async with self.deadline(), connection.pipeline():
             execute = connection.execute
-            for name, text, blob in sorted([*writes.inserts, *guards], key=_first):
-                await execute(self._sql.insert, (scope, name, version, tag, now, now, text, blob))
+            numbered = await execute(sql.next_version) if writes.rows or writes.deletes else None
+            for _, statement, parameters in sorted([*inserts, *guards], key=_first):
+                await execute(statement, parameters)
             for name, text, blob in writes.updates:
-                await execute(self._sql.update, (version, tag, now, text, blob, scope, name))
+                await execute(sql.update, (tag, now, text, blob, scope, name))
             for name, text in writes.sums:
-                await execute(self._sql.update_sum, (version, tag, now, text, scope, name))
+                await execute(sql.update_sum, (tag, now, text, scope, name))
             if writes.deletes or guards:
-                await execute(self._sql.delete, (scope, [*writes.deletes, *writes.guards]))
+                await execute(sql.delete, (scope, [*writes.deletes, *writes.guards]))
             this.committing = True
             commit = await execute(b"COMMIT")
         if commit.statusmessage != "COMMIT":
             raise unknown_error(self.target, RuntimeError(f"the server answered {commit.statusmessage}"))
+        if numbered is None:
+            return found.last
         self._statistics.transactions += 1
         self._statistics.rows_written += writes.rows
         self._statistics.bytes_written += writes.size
+        row = await numbered.fetchone()
+        assert row is not None
+        return int(row[0])
 
     async def delete_prefix(self, org: str, part: Span) -> int:
         """Delete the first rows of a prefix."""

@@ -60,10 +60,13 @@ SELECT set_config('lock_timeout', %s, true), set_config('idle_in_transaction_ses
 SELECT {columns}, CASE WHEN r.key = ANY(%s::text[]) THEN r.value END, NULL::bytea FROM {rows} r
 WHERE r.scope_id = {org} AND r.key = ANY(%s::text[]) ORDER BY r.key FOR UPDATE OF r
 
--- Sent after the locks: of two batches that write one row, the later one has the larger version.
 -- name: head
-SELECT m.store_id, m.schema_version, {now}, nextval('{versions}'), s.scope_id
-FROM {meta} m LEFT JOIN {scopes} s ON s.org = %s
+SELECT m.store_id, m.schema_version, {now}, s.scope_id, CASE WHEN v.is_called THEN v.last_value ELSE 0 END
+FROM {versions} v, {meta} m LEFT JOIN {scopes} s ON s.org = %s
+
+-- Sent after the locks: of two batches that write one row, the later one has the larger version.
+-- name: next_version
+SELECT nextval('{versions}')
 
 -- name: entry
 SELECT {columns}, r.value, r.blob FROM {rows} r WHERE r.scope_id = %s::bigint AND r.key = %s
@@ -73,15 +76,20 @@ INSERT INTO {scopes} (org) VALUES (%s) ON CONFLICT (org) DO NOTHING
 
 -- name: insert
 INSERT INTO {rows} (scope_id, key, version, batch, created_at, updated_at, format, codec, value, blob)
-VALUES (%s::bigint, %s, %s::bigint, %s::bigint, %s::bigint, %s::bigint, {format}, {codec}, %s, %b)
+VALUES (%s::bigint, %s, currval('{versions}'), %s::bigint, %s::bigint, %s::bigint, {format}, {codec}, %s, %b)
+
+-- A row that is there for the length of its transaction alone.
+-- name: guard
+INSERT INTO {rows} (scope_id, key, version, batch, created_at, updated_at, format, codec, value)
+VALUES (%s::bigint, %s, 0, 0, 0, 0, {format}, {codec}, 'null')
 
 -- name: update
-UPDATE {rows} SET version = %s::bigint, batch = %s::bigint, updated_at = %s::bigint, value = %s, blob = %b,
+UPDATE {rows} SET version = currval('{versions}'), batch = %s::bigint, updated_at = %s::bigint, value = %s, blob = %b,
   format = {format}, codec = {codec}
 WHERE scope_id = %s::bigint AND key = %s
 
 -- name: update_sum
-UPDATE {rows} SET version = %s::bigint, batch = %s::bigint, updated_at = %s::bigint, value = %s
+UPDATE {rows} SET version = currval('{versions}'), batch = %s::bigint, updated_at = %s::bigint, value = %s
 WHERE scope_id = %s::bigint AND key = %s
 
 -- name: delete
