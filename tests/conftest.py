@@ -101,9 +101,10 @@ class RedisServer:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen([*command, *self.options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
-        while self.ask("PING") != "+PONG":
-            alive = self.process.poll() is None and time.monotonic() < deadline
-            assert alive, f"the server did not start: {(self.folder / 'log').read_text()}"
+        while self.ask("PING").partition(" ")[0] not in ("+PONG", "-NOAUTH"):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                pytest.fail(f"the server did not start: {(self.folder / 'log').read_text()}")
             time.sleep(0.01)
 
     def ask(self, *command):
@@ -225,11 +226,27 @@ def new_cluster():
         cluster.close()
 
 
+def _shared(make, found=[]):  # noqa: B006 - one for the session
+    if not found:
+        found.append(make().start())
+    return found[0]
+
+
 @pytest.fixture(scope="session")
 def postgres_dsn(request):
     """A PostgreSQL server that nobody stops: GNL_TEST_POSTGRES_DSN, or one of the tests' own."""
     named = os.environ.get("GNL_TEST_POSTGRES_DSN")
-    return named or request.getfixturevalue("new_cluster")().start().dsn
+    return named or _shared(request.getfixturevalue("new_cluster")).dsn
+
+
+@pytest.fixture
+def postgres_proxy(new_cluster):
+    """A proxy before a server, with the server's own address as `proxy.behind`: see postgres_server.py."""
+    cluster = _shared(new_cluster)
+    proxy = _load("postgres_server").Proxy(cluster.port)
+    proxy.behind = cluster.dsn
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -111,3 +112,91 @@ class Cluster:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(text, parameters or None)
             return cursor.fetchall() if cursor.description else []
+
+
+class Proxy:
+    """Stands between a store and a server's port, and breaks what it is told to.
+
+    `on_commit` says what becomes of the next COMMIT: 'pass', 'lose' (the connection is cut before the server sees it)
+    or 'hide' (cut once the server has answered it, with the answer withheld). `silent` swallows everything from then
+    on and refuses new connections, as a server does that is frozen behind a dead network.
+    """
+
+    def __init__(self, port):
+        self.server = ("127.0.0.1", port)
+        self.on_commit = "pass"
+        self.silent = False
+        self.cut = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.dsn = f"postgresql://postgres@127.0.0.1:{self.listener.getsockname()[1]}/postgres?sslmode=disable"
+        self.pairs = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.silent:
+                client.close()
+                continue
+            pair = Pair(self, client, socket.create_connection(self.server))
+            self.pairs.append(pair)
+            for way in (pair.upward, pair.downward):
+                threading.Thread(target=way, daemon=True).start()
+
+    def cut_all(self):
+        """Cut every connection, as a network does that loses its state."""
+        for pair in self.pairs:
+            pair.end()
+
+    def close(self):
+        self.listener.close()
+        self.cut_all()
+
+
+class Pair:
+    def __init__(self, proxy, client, server):
+        self.proxy, self.client, self.server = proxy, client, server
+        self.hiding = False
+
+    def upward(self):
+        while chunk := self._read(self.client):
+            if self.proxy.silent:
+                continue
+            if b"COMMIT\0" in chunk and self.proxy.on_commit != "pass":
+                self.proxy.cut += 1
+                self.hiding, self.proxy.on_commit = self.proxy.on_commit == "hide", "pass"
+                if not self.hiding:
+                    break
+            with contextlib.suppress(OSError):
+                self.server.sendall(chunk)
+        if not self.hiding:
+            self.end()
+
+    def downward(self):
+        answer = b""
+        while chunk := self._read(self.server):
+            if self.proxy.silent:
+                continue
+            if self.hiding:
+                answer += chunk
+                if b"COMMIT\0" in answer:  # it is done; nobody hears of it
+                    break
+                continue
+            with contextlib.suppress(OSError):
+                self.client.sendall(chunk)
+        self.end()
+
+    def _read(self, side):
+        try:
+            return side.recv(1 << 16)
+        except OSError:
+            return b""
+
+    def end(self):
+        for side in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+            side.close()

@@ -18,6 +18,10 @@ SCHEMA = 1
 OLDEST_SERVER = 120000
 """Oldest server release that is known to do, as the server numbers them."""
 
+_TABLES = """
+SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = 'gnl_meta'
+"""
 _LOCK = 0x676E6C  # "gnl": half of the key under which processes that open one schema wait for each other
 
 
@@ -65,8 +69,9 @@ def check_format(schema_version: object, target: Target) -> None:
 
 
 async def _found(connection: Connection, target: Target) -> tuple[int, str]:
-    (there,) = await _row(connection, "SELECT to_regclass(%s)::text", target.table("gnl_meta"))
-    if there is None:
+    # The catalogue itself: what to_regclass() answers may be remembered from before another's migration.
+    (there,) = await _row(connection, _TABLES, target.schema)
+    if not there:
         return 0, ""
     found = await connection.execute(statements(target).opened)
     row = await found.fetchone()
@@ -81,8 +86,10 @@ async def _migrate(connection: Connection, target: Target) -> None:
         # Of the transaction, not of the session: behind a pooler the session is somebody else's.
         await connection.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", (_LOCK, target.schema))
         found, _ = await _found(connection, target)  # another process may have been first
-        (there,) = await _row(connection, "SELECT to_regnamespace(%s)::text", f'"{target.schema}"')
-        if there is None:
+        (there,) = await _row(
+            connection, "SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = %s", target.schema
+        )
+        if not there:
             await connection.execute(f'CREATE SCHEMA "{target.schema}"'.encode())
         await connection.execute("SELECT set_config('search_path', %s, true)", (f'"{target.schema}"',))
         for number in range(found + 1, SCHEMA + 1):
