@@ -46,12 +46,14 @@ _REFUSALS = {
     "nothing was written",
     "MAXCLIENTS": "has as many clients as it takes: nothing was written; raise maxclients",
 }
+_TOO_MANY = "max number of clients"  # which the client takes for a lost connection
 _CODE = re.compile(r"^(?:.*-)?([A-Z]{3,}) ", re.DOTALL)
 
 
 def is_answer(error: BaseException) -> bool:
     """Tell whether the server answered with this error; else it is the connection's."""
-    return any(kind.__name__ == "ResponseError" or kind.__name__ in _CODES for kind in type(error).__mro__)
+    known = any(kind.__name__ == "ResponseError" or kind.__name__ in _CODES for kind in type(error).__mro__)
+    return known or _TOO_MANY in str(error)
 
 
 def code_of(error: Exception) -> str:
@@ -60,7 +62,7 @@ def code_of(error: Exception) -> str:
     if known is not None:
         return known
     text = str(error)
-    if "max number of clients" in text:
+    if _TOO_MANY in text:
         return "MAXCLIENTS"
     inner = re.search(r" -([A-Z]{3,}) ", text)  # Redis 6 words an error inside a script as its own
     if inner is not None:

@@ -189,14 +189,16 @@ class Wire:
             await _close(connection)
         connection = connection_to(self.address)
         try:
-            async with asyncio.timeout(self.address.connect_timeout + self.address.timeout):
+            async with asyncio.timeout(self.address.connect_timeout):
                 await connection.connect()
         except BaseException as error:
             await _close(connection)
             if not isinstance(error, Exception):
                 raise
             where = self.address.where
-            raise (refusal(error, where, writes=False) if is_answer(error) else unreachable(error, where)) from error
+            cause = error.__cause__  # the client takes some answers for a connection that failed
+            answer = next((each for each in (error, cause) if isinstance(each, Exception) and is_answer(each)), None)
+            raise (unreachable(error, where) if answer is None else refusal(answer, where, writes=False)) from error
         return connection
 
     async def _give_back(self, line: Line) -> None:
