@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,8 +50,10 @@ def threshold_warning(model_id: str, threshold: float | None, measured: Measured
             return None
         return (
             f"{model_id}: nobody has measured this embedder, so its candidate threshold is the default "
-            f"{UNKNOWN_THRESHOLD:.2f}, which may let everything through, or too little: run gnl-semantic-qualify "
-            "calibrate with --embedder on pairs of your own, and configure the threshold that it finds."
+            f"{UNKNOWN_THRESHOLD:.2f}, which may let everything through, or too little: run `gnl-semantic-qualify "
+            "calibrate --fixtures pairs.json --embedder NAME` on pairs of your own, and pass the threshold that it "
+            "finds as SemanticGate(min_similarity=…). NAME is the model's folder or hub name; for a function of your "
+            f"own it is my_embed.py:embed, with --embed-model-id {shlex.quote(model_id)}."
         )
     taken = measured.value if threshold is None else threshold
     if taken > measured.unrelated_p05:

@@ -16,7 +16,6 @@ from gnl_qualify.terminal import complain, plain, tell
 if TYPE_CHECKING:
     from gnl_qualify.calibration import Calibration
     from gnl_qualify.calibration.measure import Progress
-    from gnl_semantic.embedder.port import Embedder
     from gnl_semantic.judge.transport import JudgeTransport
 
 _FILE = click.Path(path_type=Path)
@@ -27,8 +26,14 @@ _FILE = click.Path(path_type=Path)
     "--fixtures", multiple=True, metavar="A.json,B.json", help="Labelled pairs. Default: the calibration set."
 )
 @click.option(
-    "--embedder", default="local", show_default=True, help="'local', a model's folder, or 'hashing' (no model)."
+    "--embedder",
+    default="local",
+    show_default=True,
+    metavar="NAME",
+    help="'local', a model's folder, a hub name in the local cache, a function of your own as my_embed.py:embed or "
+    "package.module:embed (texts in, vectors out, sync or async), or 'hashing' (no model).",
 )
+@click.option("--embed-model-id", metavar="ID", help="Stamp of a function's vectors, as the gate has it.")
 @click.option("--judge", metavar="JUDGE", help="Let a judge answer the gray pairs; named as in the exam.")
 @click.option("--model", metavar="ID", help="Id of the judge's model.")
 @click.option("--key-env", metavar="NAME", help="Environment variable that holds the judge's server's key.")
@@ -45,6 +50,7 @@ def calibrate(**options: Any) -> None:
     """
     from gnl_qualify.calibration import calibrate as run  # noqa: PLC0415
     from gnl_qualify.calibration.text import render_text  # noqa: PLC0415
+    from gnl_qualify.embedders import embedder_of  # noqa: PLC0415
     from gnl_qualify.progress import shown_stages  # noqa: PLC0415
 
     files = paths(options["fixtures"])
@@ -53,7 +59,7 @@ def calibrate(**options: Any) -> None:
     _check(html, json_, csv, inputs=files)
     pairs = load(files, "calibration")
     judge = _load_judge(options)
-    embedder = _load_embedder(options["embedder"])
+    embedder = embedder_of(options["embedder"], options["embed_model_id"])
 
     async def work(progress: Progress) -> Calibration:
         try:
@@ -77,16 +83,6 @@ def _load_judge(options: dict[str, Any]) -> JudgeTransport | None:
     return load_judge(
         options["judge"], model=options["model"], timeout_s=options["timeout"], key_env=options["key_env"]
     )
-
-
-def _load_embedder(name: str) -> Embedder:
-    if name == "hashing":
-        from gnl_qualify.hashing import HashingEmbedder  # noqa: PLC0415
-
-        return HashingEmbedder()
-    from gnl_semantic.embedder import load_embedder  # noqa: PLC0415
-
-    return load_embedder(name)
 
 
 def _check(html: Path | None, json_: Path | None, csv: Path | None, *, inputs: list[Path]) -> None:

@@ -70,7 +70,7 @@ def test_the_built_in_embedder_is_the_default(room, tmp_path):
         (("--fixtures", "mine.json", "--csv", "few.json"), "is a file"),
         (("--fixtures", "mine.json", "--csv", "no/such/folder"), "cannot be made"),
         (("--fixtures", "mine.json", "--judge", "judge.py"), "needs a model id"),
-        (("--fixtures", "mine.json", "--embedder", "nowhere"), "nowhere"),
+        (("--fixtures", "mine.json", "--embedder", "nowhere"), "--embedder nowhere: there is no such embedder"),
     ],
 )
 def test_what_cannot_work_is_one_line_before_anything_is_embedded(room, folder, args, told):

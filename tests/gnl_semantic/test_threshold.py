@@ -18,7 +18,10 @@ def measured(form="canonical", value=0.9, unrelated_p05=0.84):
 def test_an_unmeasured_embedder_is_sent_to_calibrate():
     warning = threshold_warning("folder:m", None, None)
     assert "folder:m" in warning
-    assert "calibrate" in warning
+    assert "`gnl-semantic-qualify calibrate --fixtures pairs.json --embedder NAME`" in warning
+    assert "SemanticGate(min_similarity=…)" in warning
+    assert "--embed-model-id folder:m." in warning
+    assert "--embed-model-id 'my model; rm'" in threshold_warning("my model; rm", None, None)
     # Whoever names a threshold has measured it, or knows better.
     assert threshold_warning("folder:m", 0.6, None) is None
 

@@ -118,7 +118,7 @@ async def calibrate(
         sampled=len(measured.sample),
         ruleset_version=RULESET_VERSION,
         library_version=version("gnl-semantic"),
-        warnings=(*_warnings(rows, embedder.profile), *(() if here else getattr(embedder, "warnings", ()))),
+        warnings=(*_warnings(rows, embedder), *(() if here else getattr(embedder, "warnings", ()))),
         thresholds=rows,
         cosines=bands.cosine_rows(measured),
         levels=bands.level_rows(measured),
@@ -150,8 +150,9 @@ def _used(profile: EmbedderProfile, rows: tuple[ThresholdRow, ...]) -> Mapping[S
     return {row.form: profile.threshold_for(row.form) if row.form in known else row.value for row in rows}
 
 
-def _warnings(rows: tuple[ThresholdRow, ...], profile: EmbedderProfile) -> list[str]:
+def _warnings(rows: tuple[ThresholdRow, ...], embedder: Embedder) -> list[str]:
     found: list[str] = []
+    profile = embedder.profile
     for row in rows:
         if not row.separates:
             found.append(
@@ -169,8 +170,9 @@ def _warnings(rows: tuple[ThresholdRow, ...], profile: EmbedderProfile) -> list[
                 "(about 370 have one)"
             )
     if not profile.threshold_measured:
+        option = getattr(embedder, "threshold_option", "candidate_threshold={:.3f}")
         found.append(
             f"nobody had measured this embedder, so at run time its threshold is {profile.candidate_threshold:.2f}: "
-            f"configure candidate_threshold={rows[0].value:.3f} (canonical form)"
+            f"configure {option.format(rows[0].value)} (canonical form)"
         )
     return found
