@@ -17,6 +17,8 @@ from gnl_core.verdicts import Call, CallContext, State
 AHEAD = ("confirm", "guard", "taint", "duplicate", "semantic")
 """Kinds of questions that can be answered ahead: nobody foresees that a call which has not begun will be in doubt."""
 
+_REPEATS = ("duplicate", "semantic")
+
 
 async def look(request: Request, call: Call) -> CallContext:
     """Return everything the gates may look at.
@@ -100,7 +102,8 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     if answer is None and request.options.approval_scope == "call":
         for other in others:
             standing = _covering(read_answer(other), call, read.now)
-            if standing is not None and standing.approved:
+            # A yes to the call is none to the repeat that it turned out to be: that had not been shown.
+            if standing is not None and standing.approved and (kind not in _REPEATS or standing.kind in _REPEATS):
                 answer, answer_entry = standing, other
     if answer is None:
         answer_entry = None

@@ -122,6 +122,18 @@ async def test_the_second_is_asked_about_once_more_with_the_first_beside_it(aski
 
 
 @pytest.mark.parametrize("where", WHERE)
+async def test_a_yes_that_stands_for_the_calls_life_is_none_to_the_repeat_either(asking, where):
+    prepare, second = WHERE[where]
+    drive = await prepare(asking, approval_scope="call")
+    for _ in range(3):
+        (question,) = (await asking.drive(**drive)).interrupts
+        assert (question.question, asking.effects.count()) == (f"{second}/duplicate/0", 1)
+    await asking.yes(question)
+    assert (await asking.drive(**drive)).text == "done"
+    assert asking.effects.count() == 2
+
+
+@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("approved", [True, False])
 async def test_its_answer_is_the_last_word(asking, journal, where, approved):
     prepare, _ = WHERE[where]
