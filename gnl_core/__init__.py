@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from gnl_core.views import count_runs_by_status as count_runs_by_status
     from gnl_core.views import list_runs as list_runs
     from gnl_core.views import read_run as read_run
+    from gnl_core.work import derived_run_id as derived_run_id
 
 _HOMES = {
     "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
@@ -179,6 +180,7 @@ _HOMES = {
     "gnl_core.sync": ("fork_run_sync", "resume_run_sync", "run_durable_sync", "stream_durable_sync"),
     "gnl_core.tools": ("Tool", "tool"),
     "gnl_core.views": ("RunSummary", "RunView", "count_runs_by_status", "list_runs", "read_run"),
+    "gnl_core.work": ("derived_run_id",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

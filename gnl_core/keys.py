@@ -44,6 +44,8 @@ thread/<thread>/taint                        untrusted content that entered the 
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
 ix/ask/<t13>/<root>/<part>/<call>            questions that wait for a person
 ix/inc/<t13>/<root>/<part>/<call>/<source>/<action>  incidents by time
+swept/<root>                                 the run stood here until its time was over: no more than that is known
+idem/conflict/<t13>/<root>/<n>               somebody was refused a run; outlives the run
 ===========================================  ======================================================================
 
 <part> is '~' for the root run and the child's id for a sub-agent's. Ids compare as bytes: nothing here normalises,
@@ -79,6 +81,7 @@ MAX_KEY = 2_048
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]+")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._~:-]+(?:/[A-Za-z0-9._~:-]+)*")
 _CALL = re.compile(r"s(0|[1-9][0-9]{0,5})p(0|[1-9][0-9]{0,2})")
+_DERIVED = re.compile(r"run1_[0-9a-f]{32}(?:#(?:[2-9]|[1-9][0-9]+)|#replay-(?:0|[1-9][0-9]*)|#fork-[1-9][0-9]*)?")
 _RESERVED_PREFIXES = ("agent:", "wf:", "net:", "batch:")
 _RESERVED_ROOTS = frozenset(
     (
@@ -189,7 +192,8 @@ def check_run_id(value: object) -> str:
     """Return a run id that a caller may choose.
 
     Raises:
-        IdInvalidError: As `check_id`; or its first segment (up to ':') is a name the runtime keeps for itself.
+        IdInvalidError: As `check_id`; or its first segment (up to ':') is a name the runtime keeps for itself; or it
+            begins like an id that was derived from a work key, and is none.
     """
     run_id = check_id("run_id", value)
     root = run_id.partition(":")[0]
@@ -198,7 +202,17 @@ def check_run_id(value: object) -> str:
             f"run_id {run_id[:60]!r} begins with {root + ':' if ':' in run_id else '__'}, which the runtime keeps for "
             "itself; put a word of your own in front"
         )
+    if run_id.startswith("run1_") and not is_derived(run_id):
+        raise IdInvalidError(
+            f"run_id {run_id[:60]!r} begins like one derived from a work key, and is none: those have 32 hex digits "
+            "and at most one suffix (#2 and up, #replay-0 and up, #fork-1 and up); pass a result's run_id as it stands"
+        )
     return run_id
+
+
+def is_derived(run_id: str) -> bool:
+    """Return whether a run id was derived from a work key (`gnl_core.work`): nobody chose it."""
+    return _DERIVED.fullmatch(run_id) is not None
 
 
 def child_id(root: str, parent_part: str, call: str) -> str:
@@ -463,3 +477,21 @@ def new_vector(scope: Key, tool_name: str, stamp: str, digest: str) -> Key:
 def person_identity(resource: str, tool_name: str, digest: str) -> Key:
     """A person's work by its normalised identity."""
     return ("xid", resource, tool_name, digest)
+
+
+# What outlives a run -----------------------------------------------------------------------------------------------
+
+
+def swept(root: str) -> Key:
+    """What a sweep leaves of a run: that it was here."""
+    return ("swept", root)
+
+
+def conflicts() -> Key:
+    """The prefix of the refusals that were noted."""
+    return ("idem", "conflict")
+
+
+def conflict(at: int, root: str, tag: str) -> Key:
+    """Somebody was refused a run; the tag keeps two refusals of one millisecond apart."""
+    return (*conflicts(), f"{at:013d}", root, tag)

@@ -132,7 +132,7 @@ def test_names_that_the_runtime_keeps_are_refused(value):
 
 
 @pytest.mark.parametrize(
-    "value", ["agents", "agent", "wf", "mem", "xrun-1", "_a", "a:__b", "order:agent:1", "run1_abc"]
+    "value", ["agents", "agent", "wf", "mem", "xrun-1", "_a", "a:__b", "order:agent:1", "run1", "my-run1_abc"]
 )
 def test_names_that_only_look_like_it_are_taken(value):
     assert keys.check_run_id(value) == value

@@ -90,6 +90,7 @@ NAMES = [
     "current_context",
     "decide",
     "decode",
+    "derived_run_id",
     "durable_context",
     "durable_tools",
     "encode",
