@@ -147,7 +147,8 @@ class SemanticGate:
     async def _find(self, subject: Subject, counts: dict[str, int], *, judge: bool) -> Found:
         # Both are awaited to their end, also where one fails: the record needs the vector all the same.
         look = asyncio.wait_for(self._look(subject), SEARCH_SECONDS)
-        rows, embedded = await asyncio.gather(look, self._embed(subject), return_exceptions=True)
+        # The embedder is sent off first: what is worked out here meanwhile then takes none of the call's time.
+        embedded, rows = await asyncio.gather(self._embed(subject), look, return_exceptions=True)
         if isinstance(embedded, BaseException):
             raise embedded
         counts |= {

@@ -120,6 +120,15 @@ async def test_a_scope_without_blocks_gets_them_little_by_little(desk):
     assert (await cold(desk))[1] == [("semvec", 13)]
 
 
+async def test_what_is_newer_than_the_generation_that_was_read_is_left_to_the_next_call(kept):
+    early = await kept.generation()
+    await kept.record(8, unit(0.0))
+    one = kept.beside(cache=small(), journal=Watching(kept.journal))
+    assert await one.found(generation=early, k=99) == [1, 2, 3, 4, 5, 6, 7]
+    assert await one.found(k=99) == [8, 1, 2, 3, 4, 5, 6, 7]
+    assert one.journal.pages == [("semvec", 4), ("semvec", 1)]
+
+
 async def test_a_new_record_is_read_by_its_copy_alone(kept):
     one = kept.beside(cache=small(), journal=Watching(kept.journal))
     await one.ask()
