@@ -1,5 +1,7 @@
 """What a finder of similar work may do to a call: put a question to a person, be noted, be remembered; nothing more."""
 
+import asyncio
+
 import pytest
 
 from gnl_core import (
@@ -16,7 +18,7 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.journal.port import Create
+from gnl_core.journal.port import Create, Put
 from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -222,3 +224,54 @@ async def test_keyed_tools_are_looked_for_by_their_identity_too(journal, rows, e
     await decide(journal, question.question, True)
     result = await drive(journal, [creating(effects, idempotency="args")], finder)
     assert (result.text, effects.count()) == ("done", 1)
+
+
+# A finder of somebody's own, which promised to raise nothing ---------------------------------------------------------
+
+
+class Breaks(Looks):
+    """A finder of which one thing fails: it raises, or wants kept what no store can hold."""
+
+    def __init__(self, *, find=None, remember=None, keeps=None):
+        super().__init__(Found())
+        self.raises = {"find": find, "remember": remember}
+        self.keeps = keeps
+
+    async def find(self, subject, *, judge):
+        if self.raises["find"] is not None:
+            raise self.raises["find"]
+        return await super().find(subject, judge=judge)
+
+    async def remember(self, subject):
+        if self.raises["remember"] is not None:
+            raise self.raises["remember"]
+        return await super().remember(subject) if self.keeps is None else self.keeps
+
+
+PLACE = keys.similar(("xthr", "t"), "create", args_hash(ARGS))
+BROKEN = {
+    "find raises": ({"find": KeyError("x")}, "could not be looked for"),
+    "remember raises": ({"remember": KeyError("x")}, "looks like could not be kept"),
+    "a blob that is none": ({"keeps": (Put(PLACE, {"f": 1}, "text"),)}, "could not be written with it"),
+    "no operation": ({"keeps": ({"a": 1},)}, "could not be written with it"),
+    "a value that is none": ({"keeps": (Put(PLACE, {"f": {1, 2}}),)}, "could not be written with it"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+async def test_a_finder_that_breaks_its_promise_costs_no_call(journal, rows, effects, caplog, what):
+    broken, told = BROKEN[what]
+    for _ in range(2):
+        result = await drive(journal, [creating(effects)], Breaks(**broken))
+        assert (result.text, result.interrupts, effects.count()) == ("done", (), 1)
+    record = (await rows.values())[keys.encode(keys.tool("r", keys.ROOT, 0, 0))][0]
+    assert record["status"] == "succeeded"
+    assert told in caplog.text
+    assert bool(await similar(rows)) is (what == "find raises"), "what can be kept is"
+
+
+async def test_a_finder_that_is_cancelled_takes_the_drive_with_it(journal, effects):
+    """The caller's cancellation is no failure of the finder."""
+    with pytest.raises(asyncio.CancelledError):
+        await drive(journal, [creating(effects)], Breaks(find=asyncio.CancelledError()))
+    assert effects.count() == 0
