@@ -11,10 +11,17 @@
     ├── NotCanonicalError                a value that has no canonical JSON form
     ├── RefusedError                     not now, or not so; nothing has been done by this call
     │   ├── RunBusyError                 somebody else is driving this run
+    │   ├── RunDrivenError               what was to be erased is being worked on
     │   ├── RunFencedError               this worker lost the run to another one
     │   ├── RunNotFoundError             no such run
     │   ├── RunExistsError               the id of a fork is taken
     │   ├── ChildRunError                a sub-agent's run is driven through its root
+    │   ├── RunOwnerMismatchError        the run belongs to another person
+    │   ├── RunAgentMismatchError        the run is another agent's
+    │   ├── RunThreadMismatchError       the run belongs to another conversation
+    │   ├── RunActorMismatchError        the run is bound to another actor
+    │   ├── RunInputMismatchError        the run began with other content
+    │   ├── RunSweptError                the run was removed by a retention sweep
     │   ├── CanceledError                the run was canceled
     │   ├── CompensatedRunError          the run is being undone, so nothing new starts in it
     │   ├── ForkRefusedError             a call in doubt, or none to fork at
@@ -184,6 +191,13 @@ class RunBusyError(RefusedError):
         self.retry_after = retry_after
 
 
+class RunDrivenError(RefusedError):
+    """What was to be erased is being worked on; `detail` names the runs, or the key of the claim."""
+
+    code = "run_driven"
+    resumable = True
+
+
 class RunFencedError(RefusedError):
     """This worker lost the run to another one, which took it for dead; it writes nothing more."""
 
@@ -208,6 +222,42 @@ class ChildRunError(RefusedError):
     """A sub-agent's run was addressed by its own id; drive the root run named in the message."""
 
     code = "child_run"
+
+
+class RunOwnerMismatchError(RefusedError):
+    """The run belongs to another person than the call names; neither is named."""
+
+    code = "run_owner_mismatch"
+
+
+class RunAgentMismatchError(RefusedError):
+    """The run was begun by another agent than the call names."""
+
+    code = "run_agent_mismatch"
+
+
+class RunThreadMismatchError(RefusedError):
+    """The run belongs to another conversation than the call names."""
+
+    code = "run_thread_mismatch"
+
+
+class RunActorMismatchError(RefusedError):
+    """The run is bound to its first actor, and the call names another."""
+
+    code = "run_actor_mismatch"
+
+
+class RunInputMismatchError(RefusedError):
+    """The run began with other content than was passed now: one name, one request."""
+
+    code = "run_input_mismatch"
+
+
+class RunSweptError(RefusedError):
+    """The run was here and a retention sweep removed it; it is not begun again under the same name."""
+
+    code = "run_swept"
 
 
 class CanceledError(RefusedError):

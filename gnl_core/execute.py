@@ -26,7 +26,7 @@ from gnl_core.errors import (
     ToolError,
 )
 from gnl_core.events import tell
-from gnl_core.journal.port import Applied, Create, JsonValue, Op, Refused, Replace
+from gnl_core.journal.port import Applied, Create, Expect, JsonValue, Op, Refused, Replace
 from gnl_core.records import FORMAT, CallRecord
 from gnl_core.request import Body, Request
 from gnl_core.slots import Claim, DriveChild, Slot, error_json, event_of, interrupt, mirror, settle
@@ -370,7 +370,9 @@ class Executor:
             value["error"] = error_json(ending.error)
         key = keys.evidence(call.root, call.part, call.id, claim.record.attempts)
         try:
-            await self.request.write_apart((Create(key, value, blob, if_present="keep"),))
+            # Of a call whose record was erased nothing is kept: nobody would find it to erase it.
+            still = Expect(claim.entry.key, "present")
+            await self.request.write_apart((still, Create(key, value, blob, if_present="keep")))
         except (JournalError, NotCanonicalError):
             logger.exception("what call %s of run %s came to late could not be kept", call.id, self.run)
 

@@ -41,6 +41,10 @@ xthr/<thread>/args/<tool>/<hash>             the same within one conversation
 <scope>/semvec/<tool>/<stamp>/new/<hash>     a copy of one that stands in no such block yet
 xid/<resource>/<tool>/<hash>                 a person's work by its normalised identity, from whatever channel
 thread/<thread>/taint                        untrusted content that entered the conversation
+mem/<thread>/of/<resource>                   the person's runs worked in the conversation; updated with each of them
+mem/<thread>/nobody                          runs of no person did
+resthr/<resource>/<thread>                   a run of the person in the conversation was swept: erasure follows it
+org/<organisation>                           everything of an organisation is being erased, or was
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
 ix/ask/<t13>/<root>/<part>/<call>            questions that wait for a person
 ix/inc/<t13>/<root>/<part>/<call>/<source>/<action>  incidents by time
@@ -495,3 +499,38 @@ def conflicts() -> Key:
 def conflict(at: int, root: str, tag: str) -> Key:
     """Somebody was refused a run; the tag keeps two refusals of one millisecond apart."""
     return (*conflicts(), f"{at:013d}", root, tag)
+
+
+def worked(thread: str, resource: str | None) -> Key:
+    """A person's runs, or those of nobody, worked in a conversation."""
+    return ("mem", thread, "of", resource) if resource else ("mem", thread, "nobody")
+
+
+def workers_of(thread: str) -> Key:
+    """The prefix of all whose runs worked in a conversation."""
+    return ("mem", thread)
+
+
+def trace(resource: str, thread: str) -> Key:
+    """What a sweep leaves of a run that named both: so that an erasure finds the conversation."""
+    return (*traces_of(resource), thread)
+
+
+def traces_of(resource: str) -> Key:
+    """The prefix of a person's traces."""
+    return ("resthr", resource)
+
+
+def erased_org(org: str) -> Key:
+    """Everything of an organisation is being erased, or was; it stands outside of the organisation."""
+    return ("org", org)
+
+
+def ledger(namespace: str) -> Key:
+    """The prefix of one namespace of what outlives runs."""
+    return ("idem", namespace)
+
+
+def beyond(prefix: Key) -> Key:
+    """Return a key that follows every key below the prefix, and precedes every other that follows them."""
+    return (*prefix, "~" * (MAX_ID + 1))

@@ -38,6 +38,11 @@ def test_the_spelling_of_every_family_is_pinned():
         keys.thread_taint("model"): "thread/model/taint",
         keys.index("status", "completed", 7, r): "ix/status/completed/0000000000007/r-1",
         keys.ask(7, r, "~", "s7p0"): "ix/ask/0000000000007/r-1/~/s7p0",
+        keys.worked("t 1", "bob"): "mem/t%201/of/bob",
+        keys.worked("t 1", None): "mem/t%201/nobody",
+        keys.trace("bob", "t 1"): "resthr/bob/t%201",
+        keys.erased_org("a"): "org/a",
+        keys.ledger("conflict"): "idem/conflict",
     }
     assert {keys.encode(key): text for key, text in spelt.items()} == {text: text for text in spelt.values()}
     for key, text in spelt.items():
