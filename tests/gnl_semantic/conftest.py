@@ -12,7 +12,7 @@ from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.prior import Subject
 from gnl_core.testing import FaultyJournal
-from gnl_semantic.past import past_ops
+from gnl_semantic.past import past_ops, stamp_key
 from gnl_semantic.vectors import VectorCache
 
 STAMP = "m@1"
@@ -28,6 +28,28 @@ def unit(angle, width=8):
     vector = np.zeros(width, np.float32)
     vector[:2] = np.cos(angle), np.sin(angle)
     return vector
+
+
+class Watching:
+    """A journal that notes the family and the rows of each page; `hook` is awaited before a batch."""
+
+    def __init__(self, inner, hook=None):
+        self._inner, self._hook = inner, hook
+        self.pages, self.batches = [], []
+
+    async def scan(self, prefix, **options):
+        page = await self._inner.scan(prefix, **options)
+        self.pages.append((prefix[2], len(page.entries)))
+        return page
+
+    async def apply(self, ops, *, batch):
+        if self._hook is not None:
+            await self._hook()
+        self.batches.append((ops, await self._inner.apply(ops, batch=batch)))
+        return self.batches[-1][1]
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
 
 
 @dataclass
@@ -51,6 +73,9 @@ class Desk:
 
     def counting(self):
         return self.beside(journal=FaultyJournal(self.journal))
+
+    def watching(self, hook=None, **changed):
+        return self.beside(journal=Watching(self.journal, hook), **changed)
 
     def subject(self, number=0):
         return Subject(
@@ -108,6 +133,22 @@ class Desk:
         """Return the numbers found, best first."""
         return [int(name, 16) for name, _ in (await self.ask(angle, **options)).scored]
 
+    async def fill(self, count, start=1):
+        """Record so many, each one hundredth of a radian from the one before."""
+        for number in range(start, start + count):
+            await self.record(number, unit(number / 100))
+
+    async def copies(self, stamp=STAMP):
+        """Return (blocks, copies in none) of a stamp."""
+        prefix = keys.vectors_of(self.scope, self.tool, stamp_key(stamp))
+        rows = [row async for row in scan_all(self.journal, prefix, blobs=True)]
+        return [row for row in rows if row.key[-2] != "new"], [row for row in rows if row.key[-2] == "new"]
+
+    async def cold(self, **options):
+        """Ask as a process that holds nothing: (what it finds, the pages it read)."""
+        one = self.watching(cache=VectorCache(block=3))
+        return await one.found(**{"k": 99, **options}), one.journal.pages
+
     async def rows(self):
         return [entry async for entry in scan_all(self.journal, self.prefix, blobs=True)]
 
@@ -120,6 +161,17 @@ async def desk(request, tmp_path):
     else:
         async with SqliteStorage(tmp_path / "runs.db", "normal") as storage:
             yield Desk(storage.runs)
+
+
+@pytest.fixture
+async def kept(desk):
+    """A scope of seven records in two blocks, with one copy outside."""
+    desk = desk.beside(cache=VectorCache(block=3))
+    for number in range(1, 8):
+        await desk.fill(1, start=number)
+        await desk.ask()
+    assert [len(part) for part in await desk.copies()] == [2, 1]
+    return desk
 
 
 @pytest.fixture
