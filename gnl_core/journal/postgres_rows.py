@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -108,7 +110,7 @@ class Rows:
         """Read one page from one point in time."""
         newer = [part.newer_than] if part.newer_than else []
         limit, most = min(part.limit, MOST), min(part.max_bytes, MOST)
-        below = [org, part.low, part.high, *newer]
+        below = [org, part.low, part.high, *newer, limit + 1]
         own = [] if part.own is None else [org, part.own, *newer]
         sql = self._sql.page(own=bool(own), newer=bool(newer), reverse=part.reverse, blobs=part.blobs)
         rows = await self.select(sql, (limit, most, *below, *own, limit + 1))
@@ -137,14 +139,39 @@ class Rows:
         return rows
 
     async def _fetch(self, connection: Connection, sql: bytes, parameters: tuple[Any, ...]) -> list[Row]:
-        async with self.deadline():
+        with self.deadline(connection):
             cursor = connection.cursor(binary=True)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall()
 
-    def deadline(self) -> asyncio.Timeout:
-        """Return the bound of one exchange with the server, which waits for no lock longer than it was told."""
-        return asyncio.timeout(self._options.lock_wait + GRACE_S)
+    @contextlib.contextmanager
+    def deadline(self, connection: Connection) -> Iterator[None]:
+        """Bound one exchange with the server, which waits for no lock longer than it was told.
+
+        Raises:
+            TimeoutError: It said nothing; the connection is dead.
+        """
+        over = False
+
+        def hang_up() -> None:
+            # Not by a cancellation: the driver would first ask the silent server to cancel, and wait for its answer.
+            nonlocal over
+            over = True
+            with (
+                contextlib.suppress(OSError, psycopg.Error),
+                socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line,
+            ):
+                line.shutdown(socket.SHUT_RDWR)
+
+        timer = asyncio.get_running_loop().call_later(self._options.lock_wait + GRACE_S, hang_up)
+        try:
+            yield
+        except psycopg.Error as error:
+            if over:
+                raise TimeoutError("the server does not answer") from error
+            raise
+        finally:
+            timer.cancel()
 
     async def again(self, attempt: Callable[[Connection, Attempt], Awaitable[_Answer]]) -> _Answer:
         """Run an attempt until it comes to an end that others, or a dead connection, have not spoilt.
@@ -172,9 +199,8 @@ class Rows:
                 losses += 1
                 if losses == _MOST_LOSSES:
                     raise lost_error(self.target, error) from error
-            except TimeoutError:
-                silent = TimeoutError("the server does not answer")
-                raise (unknown_error if this.committing else lost_error)(self.target, silent) from None
+            except TimeoutError as error:
+                raise (unknown_error if this.committing else lost_error)(self.target, error) from error
             self._statistics.losses += 1
             await self._pool.drop_idle()
 

@@ -106,11 +106,11 @@ def translate(error: psycopg.Error, target: Target) -> JournalError:
                 "target_session_attrs=read-write in the dsn",
                 **facts,
             )
-        case "42P01" | "3F000" | "42703":
+        case "42P01" | "42703":
             return StoreUnavailableError(
                 f"{where}: the journal's tables are gone or not this release's ({said}); nothing was written", **facts
             )
-        case "42501":
+        case "42501" | "3F000":
             return StoreUnavailableError(
                 f"{where}: the role may not do this ({said}); grant it USAGE and CREATE on the schema", **facts
             )

@@ -90,12 +90,13 @@ class WriteRows(Rows):
     async def _lock(self, connection: Connection, this: Attempt, batch: _Batch) -> _Locked:
         names = sorted({step.name for step in batch.steps})
         sums = [step.name for step in batch.steps if step.kind == "add"]
-        async with self.deadline(), connection.pipeline():
-            await self._begin(connection, this)
-            locked = connection.cursor(binary=True)
-            await locked.execute(self._sql.lock, (sums, batch.org, names))
-            head = connection.cursor(binary=True)
-            await head.execute(self._sql.head, (batch.org,))
+        with self.deadline(connection):
+            async with connection.pipeline():
+                await self._begin(connection, this)
+                locked = connection.cursor(binary=True)
+                await locked.execute(self._sql.lock, (sums, batch.org, names))
+                head = connection.cursor(binary=True)
+                await head.execute(self._sql.head, (batch.org,))
         rows = {row[0]: row for row in await locked.fetchall()}
         top = await head.fetchone()
         self.check_head(top)
@@ -112,10 +113,11 @@ class WriteRows(Rows):
         if step.name not in found.rows:
             await connection.execute(b"ROLLBACK")
             return Refused(index, None, found.now)
-        async with self.deadline(), connection.pipeline():
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._sql.entry, (found.scope, step.name))
-            await connection.execute(b"ROLLBACK")
+        with self.deadline(connection):
+            async with connection.pipeline():
+                cursor = connection.cursor(binary=True)
+                await cursor.execute(self._sql.entry, (found.scope, step.name))
+                await connection.execute(b"ROLLBACK")
         (row,) = await cursor.fetchall()  # nobody else could touch it: it was locked
         return Refused(index, entry_of(row, step.key), found.now)
 
@@ -131,19 +133,20 @@ class WriteRows(Rows):
             scope = row[3]
         inserts = [(name, sql.insert, (scope, name, tag, now, now, text, blob)) for name, text, blob in writes.inserts]
         guards = [(name, sql.guard, (scope, name)) for name in writes.guards]
-        async with self.deadline(), connection.pipeline():
-            execute = connection.execute
-            numbered = await execute(sql.next_version) if writes.rows or writes.deletes else None
-            for _, statement, parameters in sorted([*inserts, *guards], key=_first):
-                await execute(statement, parameters)
-            for name, text, blob in writes.updates:
-                await execute(sql.update, (tag, now, text, blob, scope, name))
-            for name, text in writes.sums:
-                await execute(sql.update_sum, (tag, now, text, scope, name))
-            if writes.deletes or guards:
-                await execute(sql.delete, (scope, [*writes.deletes, *writes.guards]))
-            this.committing = True
-            commit = await execute(b"COMMIT")
+        with self.deadline(connection):
+            async with connection.pipeline():
+                execute = connection.execute
+                numbered = await execute(sql.next_version) if writes.rows or writes.deletes else None
+                for _, statement, parameters in sorted([*inserts, *guards], key=_first):
+                    await execute(statement, parameters)
+                for name, text, blob in writes.updates:
+                    await execute(sql.update, (tag, now, text, blob, scope, name))
+                for name, text in writes.sums:
+                    await execute(sql.update_sum, (tag, now, text, scope, name))
+                if writes.deletes or guards:
+                    await execute(sql.delete, (scope, [*writes.deletes, *writes.guards]))
+                this.committing = True
+                commit = await execute(b"COMMIT")
         if commit.statusmessage != "COMMIT":
             raise unknown_error(self.target, RuntimeError(f"the server answered {commit.statusmessage}"))
         if numbered is None:
@@ -160,17 +163,19 @@ class WriteRows(Rows):
         return await self.again(lambda connection, this: self._delete(connection, this, org, part))
 
     async def _delete(self, connection: Connection, this: Attempt, org: str, part: Span) -> int:
-        async with self.deadline(), connection.pipeline():
-            await self._begin(connection, this)
-            opened = connection.cursor(binary=True)
-            await opened.execute(self._sql.opened)
-            own = await connection.execute(self._sql.delete_own, (org, part.own))
+        with self.deadline(connection):
+            async with connection.pipeline():
+                await self._begin(connection, this)
+                opened = connection.cursor(binary=True)
+                await opened.execute(self._sql.opened)
+                own = await connection.execute(self._sql.delete_own, (org, part.own))
         self.check_head(await opened.fetchone())
         left = min(part.limit, MOST) - own.rowcount
-        async with self.deadline(), connection.pipeline():
-            below = await connection.execute(self._sql.delete_below, (org, part.low, part.high, left))
-            this.committing = True
-            await connection.execute(b"COMMIT")
+        with self.deadline(connection):
+            async with connection.pipeline():
+                below = await connection.execute(self._sql.delete_below, (org, part.low, part.high, left))
+                this.committing = True
+                await connection.execute(b"COMMIT")
         count = own.rowcount + below.rowcount
         self._statistics.transactions += count > 0
         return count

@@ -40,10 +40,11 @@ FROM {meta} m LEFT JOIN LATERAL (
   WHERE r.due
 ) p ON true
 
--- The two parts of a page are two ranges of one index: the row at the prefix, and what lies below it.
+-- The two parts of a page are two ranges of one index: the row at the prefix, and what lies below it. Each has its own
+-- order and bound, without which the planner would rather read the whole table.
 -- name: below
 SELECT {columns}, r.value, {blob} AS blob, {size} AS size FROM {rows} r
-WHERE r.scope_id = {org} AND r.key >= %s AND r.key < %s{newer}
+WHERE r.scope_id = {org} AND r.key >= %s AND r.key < %s{newer} ORDER BY r.key {order} LIMIT %s::bigint
 
 -- name: own
 SELECT {columns}, r.value, {blob} AS blob, {size} AS size FROM {rows} r
