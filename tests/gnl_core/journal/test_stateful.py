@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.port import Add, Applied, Create, Delete, Expect, Put, Replace, new_batch
+from gnl_core.journal.postgres import PostgresStorage
 from gnl_core.journal.redis import RedisStorage
 from gnl_core.journal.sqlite import SqliteStorage
 
@@ -193,6 +194,20 @@ def test_a_redis_server_answers_as_the_memory_does(redis_url, new_prefix):
             return RedisStorage(redis_url, accept_async_replication=True, prefix=self.prefix)
 
     run_state_machine_as_test(RedisStores, settings=TestStores.settings)
+
+
+def test_a_postgres_server_answers_as_the_memory_does(postgres_dsn, new_schema):
+    class PostgresStores(Stores):
+        clock_is_ours = False
+
+        def __init__(self):
+            self.schema = new_schema()
+            super().__init__()
+
+        def open_other(self):
+            return PostgresStorage(postgres_dsn, schema=self.schema)
+
+    run_state_machine_as_test(PostgresStores, settings=TestStores.settings)
 
 
 def test_a_value_comes_back_whatever_its_text(tmp_path):
