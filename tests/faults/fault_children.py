@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fault_agents
 
-from gnl_core import SqliteStorage, decide, list_interrupts
+from gnl_core import RedisStorage, SqliteStorage, decide, list_interrupts
 from gnl_core.approvals import MISSING
 from gnl_core.journal import scan_all, send
 from gnl_core.testing import crash_drive
@@ -19,13 +19,24 @@ from gnl_core.testing.matrix import crashtest
 
 
 def open_storage(folder):
-    """Open the folder's store; its clock is as many seconds ahead as the file 'ahead' says."""
+    """Open the folder's store; its clock is as many seconds ahead as the file 'ahead' says.
+
+    The file 'server', in the folder or above it, holds the URL of a server that has the store instead.
+    """
+    for place in (Path(folder), Path(folder).parent):
+        if (place / "server").exists():
+            return open_on((place / "server").read_text(), Path(folder))
     ahead = Path(folder) / "ahead"
 
     def clock():
         return time.time() + (float(ahead.read_text()) if ahead.exists() else 0.0)
 
     return SqliteStorage(Path(folder) / "journal.sqlite", clock=clock)
+
+
+def open_on(url, folder):
+    """Open a store of the folder's own on a server; which kind of server, its URL says."""
+    return RedisStorage(url, accept_async_replication=True, prefix=f"{folder.parent.name}.{folder.name}")
 
 
 def writes_status(status):
@@ -154,8 +165,13 @@ async def rows(folder):
     return found
 
 
-def matrix(scenario, policy="by_witness", longest_pause=None, **options):
-    """Run the kill matrix of a scenario; a store that is away is asked again as often, after shorter pauses if so."""
+def matrix(scenario, policy="by_witness", longest_pause=None, server=None, **options):
+    """Run the kill matrix of a scenario; a store that is away is asked again as often, after shorter pauses if so.
+
+    With a server's URL every journal is a store of its own there.
+    """
+    if server is not None:
+        options["storage_factory"] = lambda folder: open_on(server, folder)
     if longest_pause is not None:
         send.LONGEST_PAUSE = longest_pause
     return crashtest(getattr(fault_agents, scenario), policy=getattr(crash_drive, policy), **options).to_json()
