@@ -108,6 +108,13 @@ _RESERVED_ROOTS = frozenset(
 
 Index = Literal["status", "agent", "res", "thr"]
 
+TIMED: tuple[Key, ...] = (("ix", "ask"), ("ix", "inc"))
+"""Prefixes of the indexes that name a run in their fourth segment, after a time."""
+
+THREAD_PARTS = ("semgen", "sem", "semfold", "semjudge", "semtomb", "semvec", "args", "dup")
+"""What stands below the scope of a conversation, in the order in which it is erased: without its generation, whatever
+is left of the semantic records is believed by no cache."""
+
 
 # Encoding ----------------------------------------------------------------------------------------------------------
 
@@ -362,6 +369,11 @@ def model_claim(root: str, part: str, step: int) -> Key:
 def winner(root: str, part: str) -> Key:
     """Which candidate of a fallback chain won."""
     return ("run", root, part, "cfg", "model")
+
+
+def thread_of(thread: str) -> Key:
+    """The prefix of what a conversation itself is said to be."""
+    return ("thread", thread)
 
 
 def index(name: Index, value: str, at: int, root: str) -> Key:

@@ -70,9 +70,9 @@ def head_ops(root: str, part: str, old: Mapping[str, JsonValue] | None, new: Map
     if part != keys.ROOT:
         return ops
     if old is not None:
-        ops += [Delete(key) for key in _index_keys(root, old)]
+        ops += [Delete(key) for key in index_keys(root, old)]
     stale = {op.key for op in ops if isinstance(op, Delete)}
-    fresh = _index_keys(root, new)
+    fresh = index_keys(root, new)
     ops = [op for op in ops if not (isinstance(op, Delete) and op.key in fresh)]
     return ops + [Create(key, {}, if_present="keep") for key in fresh if key not in stale]
 
@@ -82,7 +82,8 @@ def read_head(entry: Entry | None) -> dict[str, Any] | None:
     return entry.value if entry is not None and isinstance(entry.value, dict) else None
 
 
-def _index_keys(root: str, head: Mapping[str, JsonValue]) -> list[tuple[str, ...]]:
+def index_keys(root: str, head: Mapping[str, JsonValue]) -> list[tuple[str, ...]]:
+    """Return the index rows of a root run's head."""
     at = head.get("changed_at")
     return [
         keys.index(name, value, at if isinstance(at, int) else 0, root)
