@@ -23,7 +23,7 @@ from gnl_core.errors import (
     StoreCorruptError,
 )
 from gnl_core.journal import get
-from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, new_batch
+from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, new_batch
 from gnl_core.limits import RunLimits, read_limits
 from gnl_core.lock import acquire_ops
 from gnl_core.model.messages import Message, message_from_json, message_to_json
@@ -131,6 +131,11 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     warnings += asked.check(options.limits)
     _check_halt(rows.get(keys.halt(root)), root)
     old = read_head(rows.get(keys.head(root)))
+    if old is not None and old.get("erasing"):
+        raise RefusedError(
+            f"run {root!r} is being erased, or its erasing was broken off; erase it once more and use another id",
+            run_id=root,
+        )
     if old is not None and old.get("forking"):
         raise RefusedError(
             f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
@@ -168,6 +173,9 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             ops += head_ops(root, keys.ROOT, old, head)
     if frozen is not None:
         ops.append(Create(keys.input_of(root), frozen))
+    if options.thread_id:
+        # Who works in a conversation, and when last: what retention and erasure of conversations go by.
+        ops.append(Put(keys.worked(options.thread_id, options.resource_id), {"f": FORMAT}))
     fence = await _take(journal, ops, owner)
     if fence is None:
         return None
