@@ -1,6 +1,7 @@
 """What a child of the fault server can be asked to do."""
 
 import asyncio
+import hashlib
 import os
 import tempfile
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import fault_agents
 
-from gnl_core import RedisStorage, SqliteStorage, decide, list_interrupts
+from gnl_core import PostgresStorage, RedisStorage, SqliteStorage, decide, list_interrupts
 from gnl_core.approvals import MISSING
 from gnl_core.journal import scan_all, send
 from gnl_core.testing import crash_drive
@@ -36,6 +37,8 @@ def open_storage(folder):
 
 def open_on(url, folder):
     """Open a store of the folder's own on a server; which kind of server, its URL says."""
+    if url.startswith("postgresql:"):
+        return PostgresStorage(url, schema=f"gnl_{hashlib.sha256(bytes(folder)).hexdigest()[:16]}")
     return RedisStorage(url, accept_async_replication=True, prefix=f"{folder.parent.name}.{folder.name}")
 
 
