@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnl_core import keys
+from gnl_core.belonging import check_belonging, check_input, check_swept
 from gnl_core.decisions import load_rows
 from gnl_core.errors import (
     ChildRunError,
@@ -24,6 +25,7 @@ from gnl_core.errors import (
 )
 from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, new_batch
+from gnl_core.ledger import note_refusal
 from gnl_core.limits import RunLimits, read_limits
 from gnl_core.lock import acquire_ops
 from gnl_core.model.messages import Message, message_from_json, message_to_json
@@ -35,8 +37,10 @@ from gnl_core.records import FORMAT, stamped
 from gnl_core.request import Request
 from gnl_core.row_check import check_rows
 from gnl_core.splice import digest_json
+from gnl_core.terms import Terms
 
 _TRIES = 5
+_TERMS = Terms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Asked:
         approvals: Answers passed along.
         explicit_limits: Whether the options' limits were given, and not left to what was frozen.
         lock_ttl: Seconds.
+        terms: On what terms the run is entered.
         check: Says what the caller should read of the limits that hold, given now or frozen.
     """
 
@@ -66,6 +71,7 @@ class Asked:
     options: Options
     explicit_limits: bool
     lock_ttl: float
+    terms: Terms = _TERMS
     check: Callable[[RunLimits], Sequence[str]] = lambda _: ()
 
 
@@ -91,6 +97,10 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
         RunNotFoundError: It is to go on, and there is no such run.
         ChildRunError: It is a sub-agent's.
         CompensatedRunError: Its effects are being undone.
+        RunOwnerMismatchError, RunAgentMismatchError, RunThreadMismatchError, RunActorMismatchError: It is not this
+            caller's.
+        RunInputMismatchError: It began with other content, and the terms are strict.
+        RunSweptError: It was here, and a sweep removed it.
         UnknownQuestionError, AlreadyDecidedError: An answer does not fit; nothing was written.
         StoreCorruptError, JournalFormatError: Its rows cannot be read.
     """
@@ -101,16 +111,20 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
             run_id=asked.run_id,
             root=root,
         )
-    for _ in range(_TRIES):
-        rows, now = await load_rows(asked.journal, root)
-        admitted = await _try(asked, rows, now, own_loop=own_loop)
-        if admitted is not None:
-            return admitted
-    raise RunBusyError(
-        f"run {root!r} was taken and released by others {_TRIES} times while this call looked at it; try again",
-        retry_after=1,
-        run_id=root,
-    )
+    try:
+        for _ in range(_TRIES):
+            rows, now = await load_rows(asked.journal, root)
+            admitted = await _try(asked, rows, now, own_loop=own_loop)
+            if admitted is not None:
+                return admitted
+        raise RunBusyError(
+            f"run {root!r} was taken and released by others {_TRIES} times while this call looked at it; try again",
+            retry_after=1,
+            run_id=root,
+        )
+    except RefusedError as refusal:
+        await note_refusal(asked, refusal)
+        raise
 
 
 async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool) -> Admitted | None:
@@ -118,11 +132,13 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     check_rows(rows, root)
     known = rows.get(keys.input_of(root))
     warnings: list[str] = []
+    unswept: tuple[Op, ...] = ()
     if known is None:
+        unswept = await check_swept(asked)
         frozen, messages, system, options = _begin(asked, own_loop=own_loop)
     else:
         frozen = None
-        messages, system, options = _go_on(asked, known, warnings)
+        messages, system, options = _go_on(asked, known, rows, warnings)
         if not messages and not own_loop:
             raise ConfigError(
                 f"run {root!r} began in a loop of its caller's own, which holds its messages; go on with it there, in "
@@ -153,6 +169,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             owner=owner,
             ttl_ms=max(1, int(asked.lock_ttl * 1000)),
         ),
+        *unswept,
         *answers,
     ]
     if old is None:
@@ -241,24 +258,29 @@ def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple
         "actor": options.actor,
         "channel": options.channel,
     }
+    if asked.terms.work is not None:
+        frozen["work"] = asked.terms.work.to_json()
     return frozen, asked.messages, asked.system, options
 
 
-def _go_on(asked: Asked, known: Entry, warnings: list[str]) -> tuple[tuple[Message, ...], str | None, Options]:
+def _go_on(
+    asked: Asked, known: Entry, rows: Mapping[Key, Entry], warnings: list[str]
+) -> tuple[tuple[Message, ...], str | None, Options]:
     value = stamped(known)
     try:
         messages = tuple(message_from_json(message) for message in value["messages"])
         system = value.get("system")
         limits = read_limits(value["limits"])
-        texts = {name: value.get(name) for name in ("thread", "resource", "channel", "actor")}
+        texts = {name: value.get(name) for name in ("agent", "thread", "resource", "channel", "actor")}
         if not isinstance(system, str | None) or not all(isinstance(text, str | None) for text in texts.values()):
-            raise TypeError("system, thread, resource, channel or actor")
+            raise TypeError("system, agent, thread, resource, channel or actor")
     except (KeyError, TypeError, ValueError) as error:
         key = keys.encode(known.key)
         raise StoreCorruptError(
             f"the row {key} holds no input of a run that can be read ({error}); run `gnl doctor`", key=key
         ) from None
-    if asked.messages is not None and fingerprint(asked.messages, None) != fingerprint(messages, None):
+    check_belonging(asked, texts)
+    if check_input(asked, messages, system, rows):
         message = (
             f"run {asked.run_id!r} began with other messages than were passed now. One run id is one job: use another "
             "for another"

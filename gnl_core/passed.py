@@ -89,6 +89,20 @@ def read_passed(
     return ops, held
 
 
+def addresses_call(approvals: Approvals, root: str, rows: Mapping[Key, Entry]) -> bool:
+    """Return whether an answer names a call that this request made, whatever became of it; an invented one is none."""
+    for key in rows if approvals else ():
+        if len(key) != 6 or key[3] != "tool":
+            continue
+        call = keys.call_id(int(key[4]), int(key[5]))
+        names = {f"{keys.run_id_of(root, key[2])}/{call}"}
+        if key[2] == keys.ROOT:
+            names |= {call, _provider_id(rows, root, call)}
+        if any(name and (name in names or _call_of(name, root)[0] in names) for name in approvals):
+            return True
+    return False
+
+
 def _said_before(name: str, interrupt: Interrupt, approval: Approval, standing: Sequence[tuple[str, Answer]]) -> bool:
     """Whether a yes that names a call was meant for an earlier question of it than the doubt that is open now."""
     if interrupt.kind != "in_doubt" or name == interrupt.question or not approval.approved:

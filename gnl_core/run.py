@@ -32,6 +32,7 @@ from gnl_core.request import Request
 from gnl_core.results import DurableResult
 from gnl_core.run_options import FROZEN, DriveOptions, Messages, RunOptions, check_run_options
 from gnl_core.step import Entry
+from gnl_core.terms import AuditOnReject, Terms, TombstonePolicy
 from gnl_core.tools import ToolPolicy, check_tool_policy, check_tools
 
 LOCK_TTL_S = 300.0
@@ -67,6 +68,11 @@ async def run_durable(
     context: Any = None,
     lock_ttl: float = LOCK_TTL_S,
     on_event: Listener | None = None,
+    strict_input: bool = False,
+    bind_actor: bool = False,
+    tombstone_policy: TombstonePolicy | None = None,
+    conflict_ledger: bool = False,
+    audit_on_reject: AuditOnReject = "best-effort",
 ) -> DurableResult:
     """Drive a run to its end, or to where it waits for a person. Called again with the same id, it goes on.
 
@@ -103,10 +109,20 @@ async def run_durable(
         context: What tools see as `Context.deps`.
         lock_ttl: Seconds without a sign of life after which another host may take the run over.
         on_event: Told what happens.
+        strict_input: Refuse other content under the id of a run that is there; without it, a warning. An answer to a
+            call of the run lets a grown conversation in.
+        bind_actor: Refuse another actor than the run's first, where both are named.
+        tombstone_policy: 'reject' refuses a run that a sweep removed, where it left a tombstone.
+        conflict_ledger: Note who was refused the run, outside of it: `read_idem_ledger`.
+        audit_on_reject: 'best-effort', or 'require': a refusal that cannot be noted raises the ledger's error instead.
 
     Raises:
         ConfigError: What was asked for cannot work; nothing was done.
         RunBusyError: Somebody else drives the run; `retry_after` says for how long at most.
+        RunOwnerMismatchError, RunAgentMismatchError, RunThreadMismatchError, RunActorMismatchError: The run began for,
+            with, in or by another one than the call names.
+        RunInputMismatchError: It began with other content, and `strict_input` is set or a work key gave its id.
+        RunSweptError: It was removed by a sweep.
         SideEffectRetryBlockedError: A call began and nobody knows how it ended; `.interrupts` holds the question.
         StepTimeoutError: A model step or a side effect took too long.
         LimitError: A limit stopped it.
@@ -123,6 +139,9 @@ _DEFAULTS = {
     for name, parameter in inspect.signature(run_durable).parameters.items()
     if parameter.default is not parameter.empty
 }
+
+
+_TERMS = ("strict_input", "bind_actor", "tombstone_policy", "conflict_ledger", "audit_on_reject")
 
 
 async def resume_run(
@@ -211,6 +230,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         ),
         explicit_limits=given["limits"] is not None,
         lock_ttl=given["lock_ttl"],
+        terms=Terms(**{name: given[name] for name in _TERMS}),
         check=lambda limits: check_duplicates(limits.duplicates, tools, asks=True),
     )
     return Plan(

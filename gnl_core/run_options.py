@@ -20,6 +20,7 @@ from gnl_core.model.messages import Message, ModelSettings
 from gnl_core.options import ApprovalScope, Disclosure, ReplayPolicy
 from gnl_core.passed import Approvals
 from gnl_core.policy import Guard
+from gnl_core.terms import AuditOnReject, TombstonePolicy
 from gnl_core.tools import ToolPolicy
 
 Messages = Sequence[Message | Mapping[str, Any]]
@@ -42,6 +43,11 @@ class HoldOptions(TypedDict, total=False):
     context: Any
     lock_ttl: float
     on_event: Listener | None
+    strict_input: bool
+    bind_actor: bool
+    tombstone_policy: TombstonePolicy | None
+    conflict_ledger: bool
+    audit_on_reject: AuditOnReject
 
 
 class BelongingOptions(TypedDict, total=False):

@@ -243,7 +243,7 @@ async def test_what_a_run_belongs_to_is_frozen_and_reaches_its_tools(journal):
 
     begun = {"thread_id": "t", "resource_id": "ann", "channel": "chat"}
     await drive(journal, [charge], **begun)
-    later = {"thread_id": "u", "resource_id": "bob", "channel": "batch", "actor": "op", "context": {"db": 1}}
+    later = {"channel": "batch", "actor": "op", "context": {"db": 1}}
     await drive(journal, [charge], approvals={"s0p0": True}, **later)
     assert seen == [("t", "ann", "chat", "op", {"db": 1})]
 

@@ -71,6 +71,11 @@ GIVEN = {
     "context": (DEPS, lambda plan: plan.asked.options.deps),
     "lock_ttl": (7.5, lambda plan: plan.asked.lock_ttl),
     "on_event": (on_event, lambda plan: plan.asked.options.listener),
+    "strict_input": (True, lambda plan: plan.asked.terms.strict_input),
+    "bind_actor": (True, lambda plan: plan.asked.terms.bind_actor),
+    "tombstone_policy": ("reject", lambda plan: plan.asked.terms.tombstone_policy),
+    "conflict_ledger": (True, lambda plan: plan.asked.terms.conflict_ledger),
+    "audit_on_reject": ("best-effort", lambda plan: plan.asked.terms.audit_on_reject),
 }
 
 
@@ -227,6 +232,14 @@ async def later(event): ...
         ("prompt", 5),
         ("prompt", b"Go."),
         ("prompt", ["Go."]),
+        ("strict_input", 1),
+        ("strict_input", None),
+        ("bind_actor", "yes"),
+        ("conflict_ledger", "yes"),
+        ("tombstone_policy", "ignore"),
+        ("tombstone_policy", True),
+        ("audit_on_reject", "require"),
+        ("audit_on_reject", None),
         ("messages", 5),
         ("messages", "Go."),
         ("messages", {"role": "user", "content": "Go."}),
