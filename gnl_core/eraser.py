@@ -118,6 +118,10 @@ class Eraser:
             "gone is gone: erase it once more"
         )
 
+    async def note(self, journal: Journal, *ops: Op) -> None:
+        """Write something that cannot be refused, into whatever journal."""
+        await journal.apply(ops, batch=new_batch())
+
     # Runs ----------------------------------------------------------------------------------------------------------
 
     async def look(self, roots: Sequence[str]) -> list[Looked]:

@@ -495,6 +495,11 @@ def person_identity(resource: str, tool_name: str, digest: str) -> Key:
     return ("xid", resource, tool_name, digest)
 
 
+def jobs_of(resource: str) -> Key:
+    """The prefix of a person's work by its normalised identity."""
+    return ("xid", resource)
+
+
 # What outlives a run -----------------------------------------------------------------------------------------------
 
 
@@ -531,6 +536,11 @@ def trace(resource: str, thread: str) -> Key:
 def traces_of(resource: str) -> Key:
     """The prefix of a person's traces."""
     return ("resthr", resource)
+
+
+def all_traces() -> Key:
+    """The prefix of every person's traces."""
+    return ("resthr",)
 
 
 def erased_org(org: str) -> Key:
