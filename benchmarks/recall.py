@@ -126,7 +126,7 @@ async def fill(journal: Journal, vectors: Vectors, max_bytes: int) -> None:
             theirs = {**record.value, "vector": text, "hash": record.key[-1], "tool": "order"}
             ops += [record, fold, copy, Create(("xthr", "theirs", "sem", "order", record.key[-1]), theirs)]
         await journal.apply([*ops, replace(count, by={"n": len(ops) // 4})], batch=new_batch())
-        if begin % (1_024 if many else 16) == 0:
+        if begin % (512 if many else 16) == 0:
             await ask(cache, asked, await generation_of(journal, asked), vectors[0])
 
 
