@@ -58,7 +58,7 @@ async def _facts(line: Line, where: str) -> dict[str, str]:
     except Exception as error:
         if is_answer(error):
             found = refusal(error, where, writes=False)
-            if found.detail.get("redis") in ("NOPERM", "ERR"):
+            if found.detail.get("redis") == "NOPERM":
                 return {}
             raise found from error
         raise

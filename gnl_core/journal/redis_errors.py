@@ -12,7 +12,7 @@ from gnl_core.errors import (
     StoreUnknownError,
 )
 
-# The client strips the code off some errors and makes a class of it; a script's error carries it behind a dash.
+# The client strips the code off some errors and makes a class of it.
 _CODES = {
     "OutOfMemoryError": "OOM",
     "ReadOnlyError": "READONLY",
@@ -47,7 +47,8 @@ _REFUSALS = {
     "MAXCLIENTS": "has as many clients as it takes: nothing was written; raise maxclients",
 }
 _TOO_MANY = "max number of clients"  # which the client takes for a lost connection
-_CODE = re.compile(r"^(?:.*-)?([A-Z]{3,}) ", re.DOTALL)
+# At the start, or, where a server words an error inside a script as the script's own, behind its place.
+_CODE = re.compile(rf"(?:^|: |-)({'|'.join((*_REFUSALS, 'WRONGTYPE', 'BUSY', 'NOSCRIPT'))}) ")
 
 
 def is_answer(error: BaseException) -> bool:
@@ -64,10 +65,7 @@ def code_of(error: Exception) -> str:
     text = str(error)
     if _TOO_MANY in text:
         return "MAXCLIENTS"
-    inner = re.search(r" -([A-Z]{3,}) ", text)  # Redis 6 words an error inside a script as its own
-    if inner is not None:
-        return inner[1]
-    found = _CODE.match(text)
+    found = _CODE.search(text)
     return found[1] if found else ""
 
 

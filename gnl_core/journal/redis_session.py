@@ -67,16 +67,17 @@ class RedisSession:
             ConfigError: The server drops keys when its memory is full.
             JournalFormatError: A newer release wrote the store.
         """
-        async with self._opening:
-            state = self._state
-            if not self._opened:
-                async with self._wire.line() as line:
-                    await self._check_settings(line)
-                    store_id = await self._make(line)
-                if state.store_id is None:
-                    state.store_id = store_id
-                self._opened = True
-            return state.store_id or ""
+        state = self._state
+        if not self._opened:
+            async with self._opening:
+                if not self._opened:
+                    async with self._wire.line() as line:
+                        await self._check_settings(line)
+                        store_id = await self._make(line)
+                    # Another id than before is told by the first script that asks for a row.
+                    state.store_id = state.store_id or store_id
+                    self._opened = True
+        return state.store_id or ""
 
     async def _check_settings(self, line: Line) -> None:
         state, where = self._state, self._state.address.where

@@ -32,7 +32,7 @@ class LoopThread:
         self._make_session = make_session
         self._closed = False
         self._running: _Running | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection between a fork's two halves may stop this thread
         sqlite_process.register(self)
 
     def submit(self, job: Job) -> None:
@@ -77,7 +77,7 @@ class LoopThread:
         """Go on; either side connects when it next calls."""
         self._running = None
         if child:
-            self._lock = threading.Lock()
+            self._lock = threading.RLock()
         else:
             self._lock.release()
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import sys
+import time
 
 import pytest
 import redis
@@ -12,11 +13,13 @@ from gnl_core.errors import (
     ConfigError,
     MissingExtraError,
     StoreBusyError,
+    StoreCorruptError,
     StoreUnavailableError,
     StoreUnknownError,
 )
 from gnl_core.journal.port import Applied, Create, Put, new_batch
 from gnl_core.journal.redis import RedisStorage
+from gnl_core.journal.redis_errors import code_of, refusal
 
 
 def open_storage(server, **options):
@@ -174,9 +177,9 @@ async def test_a_server_with_too_many_clients_is_told_so(new_redis, admin):
                 await storage.runs.now()
 
 
-def until_busy(server):
-    while not server.ask("PING").startswith("-BUSY"):
-        pass
+def until(condition):
+    while not condition():
+        time.sleep(0.001)
 
 
 async def test_a_script_that_does_not_end_makes_the_store_busy(new_redis, admin):
@@ -185,7 +188,7 @@ async def test_a_script_that_does_not_end_makes_the_store_busy(new_redis, admin)
         await storage.runs.apply([Create(("a",), 1)], batch=new_batch())
         client = admin(server)
         endless = asyncio.create_task(asyncio.to_thread(lambda: client.eval("while true do end", 0)))
-        await asyncio.to_thread(until_busy, server)
+        await asyncio.to_thread(until, lambda: server.ask("PING").startswith("-BUSY"))
         with pytest.raises(StoreBusyError, match="SCRIPT KILL"):
             await storage.runs.apply([Put(("a",), 2)], batch=new_batch())
         server.ask("SCRIPT", "KILL")
@@ -362,3 +365,38 @@ async def test_a_server_that_comes_back_empty_is_not_taken_for_the_old_one(new_r
             assert await value(other, "claim") is None
         with pytest.raises(StoreUnavailableError, match="emptied, or replaced"):
             await storage.runs.get_many([("claim",)])
+
+
+async def test_a_store_lives_in_one_slot_of_a_cluster(new_redis):
+    server = new_redis("--cluster-enabled", "yes")
+    server.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+    await asyncio.to_thread(until, lambda: "cluster_state:ok" in server.ask("CLUSTER", "INFO"))
+    async with open_storage(server) as storage:
+        for journal in (storage.runs, storage.runs.scoped("org")):
+            await journal.apply([Create(("p", str(n)), n, b"x") for n in range(5)], batch=new_batch())
+            assert len((await journal.scan(("p",), newer_than=0, blobs=True)).entries) == 5
+            assert await journal.delete_prefix(("p", "3")) == 1
+        assert await storage.runs.scopes() == ["", "org"]
+        slots = {server.ask("CLUSTER", "KEYSLOT", f"{{gnl}}:{name}") for name in ("store", "names:", "names:org")}
+        assert len(slots) == 1
+    async with open_storage(server, prefix="other") as storage:
+        server.ask("CLUSTER", "DELSLOTS", server.ask("CLUSTER", "KEYSLOT", "other").removeprefix(":"))
+        with pytest.raises(StoreUnavailableError, match=r"cluster that is down|not hold the store|cannot be used"):
+            await storage.runs.now()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "code"),
+    [
+        ("OOM command not allowed. script: 1f, on @user_script:3.", StoreUnavailableError, "OOM"),
+        ("Error running script (f_1f): @user_script:3: -OOM command not allowed", StoreUnavailableError, "OOM"),
+        ("Error running script (f_1f): @user_script: 3: -READONLY You can't", StoreUnavailableError, "READONLY"),
+        ("Error running script (f_1f): @user_script:9: WRONGTYPE Operation against", StoreCorruptError, "WRONGTYPE"),
+        ("MISCONF Redis is configured to save RDB snapshots", StoreUnavailableError, "MISCONF"),
+        ("user_script:12: Script attempted to access nonexistent global variable 'x'", StoreUnknownError, ""),
+        ("Error running script (f_1f): @user_script:3: Script killed by user", StoreUnknownError, ""),
+    ],
+)  # fmt: skip
+def test_each_servers_words_for_an_error_mean_the_same(text, error, code):
+    found = refusal(redis.ResponseError(text), "here", writes=True)
+    assert (type(found), code_of(redis.ResponseError(text))) == (error, code)
