@@ -46,7 +46,11 @@ _FILE = click.Path(path_type=Path)
 def calibrate(**options: Any) -> None:
     """Measure an embedder's cosines, its candidate threshold and the whole chain on labelled pairs.
 
-    The pairs must have all four labels. Exit status: 0 done, 2 the options or files cannot be used, 130 interrupted.
+    The pairs must hold dup-paraphrase and near-miss, one of each at the least: about 370 paraphrases give the
+    threshold's interval both ends. What needs dup-exact or unrelated pairs is told as not measured where there are
+    none, as in an export.
+
+    Exit status: 0 done, 2 the options or files cannot be used, 130 interrupted.
     """
     from gnl_qualify.calibration import calibrate as run  # noqa: PLC0415
     from gnl_qualify.calibration.text import render_text  # noqa: PLC0415

@@ -74,7 +74,7 @@ def _form(report: CalibrationReport, form: SentenceForm, number: int) -> dict[st
         "bands": of(report.bands),
         "areas": of(report.areas),
         "centring": of(report.centring),
-        "better": report.centring_better.get(form, False),
+        "better": report.centring_better.get(form),
         "candidates": of(report.candidates),
         "languages": of(report.languages),
         "bins": _pivot((f"{row.low:.2f} to {row.high:.2f}", row.label, row.pairs) for row in histogram),

@@ -12,17 +12,17 @@ from gnl_semantic.threshold import SentenceForm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosineRow:
-    """Where the cosines of one label lie; percentiles are linear between neighbours."""
+    """Where the cosines of one label lie; percentiles are linear between neighbours, None of no pairs."""
 
     form: SentenceForm
     label: str
     n: int
-    least: float
-    p05: float
-    median: float
-    mean: float
-    p95: float
-    most: float
+    least: float | None = None
+    p05: float | None = None
+    median: float | None = None
+    mean: float | None = None
+    p95: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +69,19 @@ class BandRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaRow:
-    """Area under the ROC curve of the cosine as a sign that a pair is of the first group; 0.5 is chance."""
+    """Area under the ROC curve of the cosine as a sign that a pair is of the first group; 0.5 is chance.
+
+    Area and interval are None where a group has no pairs.
+    """
 
     form: SentenceForm
     first: str
     second: str
     n_first: int
     n_second: int
-    area: float
-    low: float
-    high: float
+    area: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,8 @@ class ThresholdRow:
         near_miss: Near-misses that it lets through.
         unrelated: Unrelated pairs that it lets through.
         unrelated_p05: 5th percentile of the unrelated pairs' cosines: a threshold below separates nothing.
-        separates: Whether it lies above that.
+            None without such pairs.
+        separates: Whether it lies above that; None where that is not measured.
         default: Unrelated pairs that the default of unknown embedders, 0.60, lets through.
     """
 
@@ -119,8 +123,8 @@ class ThresholdRow:
     kept_unseen: Rate
     near_miss: Rate
     unrelated: Rate
-    unrelated_p05: float
-    separates: bool
+    unrelated_p05: float | None
+    separates: bool | None
     default: Rate
 
 
@@ -280,7 +284,8 @@ class CalibrationReport:
         blind_spots: Repeats in two languages that are no candidates.
         below: All other repeats that are no candidates.
         ladder_wrong: Pairs that the ladder settles against their label.
-        centring_better: Form by form, whether a mean vector separates clearly better on pairs it was not fitted to.
+        centring_better: Form by form, whether a mean vector separates clearly better on pairs it was not fitted to;
+            None where there are no unrelated pairs.
     """
 
     embedder: str
@@ -306,7 +311,7 @@ class CalibrationReport:
     areas: tuple[AreaRow, ...]
     roc: tuple[RocRow, ...]
     centring: tuple[CentringRow, ...]
-    centring_better: Mapping[SentenceForm, bool]
+    centring_better: Mapping[SentenceForm, bool | None]
     candidates: tuple[CandidateRow, ...]
     ladder: tuple[LadderRow, ...]
     chain: tuple[ChainRow, ...]

@@ -37,7 +37,7 @@ def draw_histogram(rows: Sequence[BinRow], *, key: str) -> Html:
     """
     told = []
     with figure(_HEIGHT, scale=True, foot=_FOOT) as (drawn, axes):
-        for label, bins in _by(rows, "label").items():
+        for label, bins in _by([row for row in rows if row.pairs.n], "label").items():
             colour, line = _STYLES.get(label, _PLAIN)
             shares = [one.pairs.value or 0 for one in bins]
             edges = [bins[0].low, *(one.high for one in bins)]
@@ -97,7 +97,7 @@ def draw_levels(rows: Sequence[LevelRow], threshold: float, *, key: str) -> Html
     full = {row.threshold for row in rows} - {row.threshold for row in rows if row.passed.k < row.passed.n}
     first = max(full, default=-1.0)
     with figure(_HEIGHT, scale=True, foot=_FOOT) as (drawn, axes):
-        for label, levels in _by([row for row in rows if row.threshold >= first], "label").items():
+        for label, levels in _by([row for row in rows if row.threshold >= first and row.passed.n], "label").items():
             colour, line = _STYLES.get(label, _PLAIN)
             shares = [one.passed.value or 0 for one in levels]
             axes.plot(

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pty
+import re
 import subprocess
 
 import pytest
@@ -63,7 +64,7 @@ def test_the_built_in_embedder_is_the_default(room, tmp_path):
     ("args", "told"),
     [
         (("--fixtures", "none.json"), "none.json"),
-        (("--fixtures", "few.json"), "no pair is labelled unrelated"),
+        (("--fixtures", "few.json"), "no pair is labelled near-miss: a calibration needs"),
         (("--fixtures", "mine.json", "--json", "mine.json"), "is an input too"),
         (("--fixtures", "mine.json", "--json", "x.json", "--html", "x.json"), "is the output of"),
         (("--fixtures", "mine.json", "--html", "no/c.html"), "there is no folder"),
@@ -74,7 +75,7 @@ def test_the_built_in_embedder_is_the_default(room, tmp_path):
     ],
 )
 def test_what_cannot_work_is_one_line_before_anything_is_embedded(room, folder, args, told):
-    room.write_set(folder / "few.json", room.set_of(dup_exact=2, dup_paraphrase=2, near_miss=2))
+    room.write_set(folder / "few.json", room.set_of(dup_exact=2, dup_paraphrase=2, unrelated=2))
     (folder / "judge.py").write_text(room.PERFECT, encoding="utf-8")
     before = {path.name for path in folder.iterdir()}
     embedder = () if "--embedder" in args else ("--embedder", "hashing")
@@ -130,3 +131,24 @@ def test_no_folder_is_left_behind_by_a_fault_in_another_output(room, folder):
     args = ("--fixtures", "mine.json", "--embedder", "hashing", "--csv", "tables", "--json", "no/c.json")
     assert room.run("calibrate", *args, cwd=folder).returncode == 2
     assert not (folder / "tables").exists()
+
+
+def test_what_an_export_holds_is_enough_and_what_it_lacks_is_told_everywhere(room, folder):
+    room.write_set(folder / "pairs.json", room.set_of(dup_paraphrase=6, near_miss=6))
+    outputs = ("--html", "c.html", "--json", "c.json", "--csv", "tables")
+    done = room.run("calibrate", "--fixtures", "pairs.json", "--embedder", "hashing", *outputs, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((folder / "c.json").read_text(encoding="utf-8"))
+    assert report["by_label"] == {"dup-paraphrase": 6, "near-miss": 6, "dup-exact": 0, "unrelated": 0}
+    assert [row["separates"] for row in report["thresholds"]] == [None, None]
+    page = (folder / "c.html").read_text(encoding="utf-8")
+    for warning in (
+        "no pair is labelled dup-exact: how equal repeats fare is not measured",
+        "no pair is labelled unrelated",
+    ):
+        assert any(one.startswith(warning) for one in report["warnings"])
+        assert f"! {warning}" in done.stdout
+        assert warning in page
+    assert "6 paraphrases are too few for the lower end of the threshold's interval (about 370 have one)" in done.stdout
+    for text in (done.stdout, page):
+        assert not re.search(r"\b(nan|None)\b", text)

@@ -157,13 +157,56 @@ async def test_a_silent_judge_runs_into_its_limit(room):
     assert outcomes(report, "repeats")["not asked: judge, error"] == 3
 
 
-@pytest.mark.parametrize("label", ["dup-exact", "dup-paraphrase", "near-miss", "unrelated"])
+@pytest.mark.parametrize("label", ["dup-paraphrase", "near-miss"])
 async def test_a_missing_label_is_refused_before_anything_is_embedded(room, label):
     pairs = tuple(pair for pair in room.set_of(3).pairs if pair.label != label)
     embedder = NumberEmbedder()
     with pytest.raises(CalibrationSetError, match=f"no pair is labelled {label}:"):
         await calibrate(embedder, FixtureSet("mine", pairs))
     assert embedder.texts == []
+
+
+@pytest.mark.parametrize("missing", [("dup-exact",), ("unrelated",), ("dup-exact", "unrelated")])
+async def test_what_needs_a_label_without_pairs_is_not_measured_and_the_rest_is(room, missing):
+    whole = room.set_of(30)
+    part = FixtureSet("mine", tuple(pair for pair in whole.pairs if pair.label not in missing))
+    full, calibration = (await calibrate(HashingEmbedder(), whole)).report, await calibrate(HashingEmbedder(), part)
+    report = calibration.report
+    assert [warning.partition(":")[0] for warning in report.warnings[: len(missing)]] == [
+        f"no pair is labelled {label}" for label in missing
+    ]
+    assert {label: report.by_label[label] for label in missing} == dict.fromkeys(missing, 0)
+    empty = {row.label: row for row in report.cosines if not row.n}
+    assert set(empty) == set(missing)
+    assert all(row.median is None for row in empty.values())
+    text, page = render_text(report), calibration.to_html()
+    for label in missing:
+        assert re.search(rf"^{label} +0  not measured: no pair has this label$", text, re.MULTILINE)
+    assert "not measured: no pair has this label" in page
+    # What paraphrases and near-misses say does not depend on the others.
+    assert [row for row in report.cosines if row.label == "dup-paraphrase"] == [
+        row for row in full.cosines if row.label == "dup-paraphrase"
+    ]
+    assert [(row.value, row.low, row.kept, row.near_miss) for row in report.thresholds] == [
+        (row.value, row.low, row.kept, row.near_miss) for row in full.thresholds
+    ]
+    areas = {(row.first, row.second): row.area for row in report.areas if row.form == "bare"}
+    assert areas["dup-paraphrase", "near-miss"] is not None
+    unmeasured = "unrelated" in missing
+    assert (areas["dup-paraphrase", "unrelated"] is None) == unmeasured
+    assert all((row.separates is None) == (row.unrelated_p05 is None) == unmeasured for row in report.thresholds)
+    assert all((found is None) == unmeasured for found in report.centring_better.values())
+    assert ("against unrelated: not measured" in text) == unmeasured
+    assert ("There are no unrelated pairs, so it is not measured." in page) == unmeasured
+    assert not any("separates nothing" in warning for warning in report.warnings if unmeasured)
+    assert set(calibration.frames()) == set(NAMES)
+    assert json.loads(calibration.to_json())["set_id"] == report.set_id
+
+
+async def test_one_paraphrase_and_one_near_miss_are_the_least(room):
+    report = (await calibrate(HashingEmbedder(), room.set_of(dup_paraphrase=1, near_miss=1))).report
+    assert report.thresholds[0].kept.k == 1
+    assert render_text(report)
 
 
 async def test_broken_vectors_are_refused(room):

@@ -82,7 +82,7 @@ def area_rows(measured: Measured) -> tuple[AreaRow, ...]:
     """Return the area under the ROC curve of each of `CONTRASTS`."""
     rows: list[AreaRow] = []
     for form, first, one, second, other in _contrasts(measured):
-        value, low, high = area(one, other)
+        value, low, high = area(one, other) if len(one) and len(other) else (None, None, None)
         rows.append(
             AreaRow(
                 form=form,
@@ -118,9 +118,14 @@ def area(positive: Floats, negative: Floats) -> tuple[float, float, float]:
 
 
 def roc_rows(measured: Measured) -> tuple[RocRow, ...]:
-    """Return points of the ROC curve of each of `CONTRASTS`: the most of the first at a bounded share of the second."""
+    """Return points of the ROC curve of each of `CONTRASTS`: the most of the first at a bounded share of the second.
+
+    A contrast with a group that has no pairs has no points.
+    """
     rows: list[RocRow] = []
     for form, first, one, second, other in _contrasts(measured):
+        if not len(one) or not len(other):
+            continue
         falling = np.sort(other)[::-1]
         for share in _ROC_AT:
             # The lowest threshold that lets no more than this share of the second group pass.
@@ -158,6 +163,8 @@ def _labels(measured: Measured, form: SentenceForm) -> Iterator[tuple[Label, Flo
 
 
 def _cosine_row(form: SentenceForm, label: Label, values: Floats) -> CosineRow:
+    if not len(values):
+        return CosineRow(form=form, label=label, n=0)
     least, p05, median, p95, most = (float(value) for value in np.percentile(values, (0, 5, 50, 95, 100)))
     mean = float(np.mean(values, dtype=np.float64))
     return CosineRow(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gnl_fixtures import FixtureSet
+from gnl_fixtures import LABELS, FixtureSet, Label
 from gnl_qualify.calibration import bands, candidates, chain, frames, lists, thresholds
 from gnl_qualify.calibration.measure import FORMS, Measured, Progress, measure
 from gnl_qualify.stats import rate
@@ -73,7 +73,8 @@ async def calibrate(
 
     Args:
         embedder: Whose cosines are measured.
-        fixtures: Pairs of all four labels.
+        fixtures: Pairs with at least one of each of `measure.NEEDED`. What needs a label that has no pairs is not
+            measured, and a warning says so.
         judge: Answers the gray pairs, once each; left open.
         seed: Of every draw.
         timeout_s: Of one call of the judge, in seconds.
@@ -81,7 +82,7 @@ async def calibrate(
         progress: Told how far the work has come.
 
     Raises:
-        CalibrationSetError: A label has no pairs; nothing has been embedded.
+        CalibrationSetError: A label that is needed has no pairs; nothing has been embedded.
         PairUnusableError: A value of a pair identifies no job.
         EmbedderError: The embedder failed.
     """
@@ -103,6 +104,9 @@ async def calibrate(
         )
     centring = thresholds.centring_rows(measured, seed=seed)
     here = not embedder.profile.threshold_measured
+    by_label: dict[str, int] = dict(Counter(pair.label for pair in fixtures.pairs))
+    missing = [label for label in LABELS if label not in by_label]
+    by_label |= dict.fromkeys(missing, 0)
     report = CalibrationReport(
         embedder=embedder.model_id,
         judge=None if judge is None else judge.info.model_id,
@@ -113,12 +117,16 @@ async def calibrate(
         set_name=fixtures.name,
         set_id=fixtures.set_id,
         private=fixtures.private,
-        by_label=dict(Counter(pair.label for pair in fixtures.pairs)),
+        by_label=by_label,
         seed=seed,
         sampled=len(measured.sample),
         ruleset_version=RULESET_VERSION,
         library_version=version("gnl-semantic"),
-        warnings=(*_warnings(rows, embedder), *(() if here else getattr(embedder, "warnings", ()))),
+        warnings=(
+            *_unmeasured(missing),
+            *_warnings(rows, embedder),
+            *(() if here else getattr(embedder, "warnings", ())),
+        ),
         thresholds=rows,
         cosines=bands.cosine_rows(measured),
         levels=bands.level_rows(measured),
@@ -127,7 +135,9 @@ async def calibrate(
         areas=bands.area_rows(measured),
         roc=bands.roc_rows(measured),
         centring=centring,
-        centring_better={form: thresholds.clearly_better(centring, form) for form in FORMS},
+        centring_better={
+            form: None if "unrelated" in missing else thresholds.clearly_better(centring, form) for form in FORMS
+        },
         candidates=candidates.candidate_rows(measured, used, seed=seed, progress=tell),
         ladder=chain.ladder_rows(measured),
         chain=chain.chain_rows(measured, threshold, said),
@@ -150,16 +160,26 @@ def _used(profile: EmbedderProfile, rows: tuple[ThresholdRow, ...]) -> Mapping[S
     return {row.form: profile.threshold_for(row.form) if row.form in known else row.value for row in rows}
 
 
+def _unmeasured(missing: Sequence[Label]) -> list[str]:
+    """Return what a set without some labels leaves open, a sentence each."""
+    needs = {
+        "dup-exact": "how equal repeats fare is not measured, and 'repeats' and 'same job' are paraphrases alone",
+        "unrelated": "whether a threshold separates anything at all, what 0.60 lets through and whether a mean vector "
+        "helps are not measured, and questions about different jobs are counted on near-misses alone",
+    }
+    return [f"no pair is labelled {label}: {needs[label]}" for label in missing]
+
+
 def _warnings(rows: tuple[ThresholdRow, ...], embedder: Embedder) -> list[str]:
     found: list[str] = []
     profile = embedder.profile
     for row in rows:
-        if not row.separates:
+        if row.separates is False:
             found.append(
                 f"{row.form} form: a threshold that keeps 99 % of the paraphrases separates nothing: {row.value:.3f} "
                 f"lets {row.unrelated.k} of {row.unrelated.n} unrelated pairs through"
             )
-        if row.default.k == row.default.n:
+        if row.default.n and row.default.k == row.default.n:
             found.append(
                 f"{row.form} form: 0.60, the default for an unknown embedder, separates nothing here: it lets all "
                 f"{row.default.n} unrelated pairs through"

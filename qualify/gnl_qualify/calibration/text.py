@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gnl_qualify.calibration.measure import FORMS
 from gnl_qualify.terminal import plain
-from gnl_reports.calibration_model import CalibrationReport, LadderRow, Listing, ThresholdRow
+from gnl_reports.calibration_model import AreaRow, CalibrationReport, LadderRow, Listing, ThresholdRow
 from gnl_semantic.rate import Rate
 from gnl_semantic.threshold import SentenceForm
 
@@ -54,17 +54,26 @@ def _cosines(report: CalibrationReport, form: SentenceForm) -> Iterator[str]:
     yield f"{'cosine':<16}{'n':>7}{'5 %':>8}{'median':>8}{'95 %':>8}{levels}"
     for row in report.cosines:
         if row.form == form:
+            if not row.n:
+                yield f"{row.label:<16}{0:>7}  not measured: no pair has this label"
+                continue
             passed = {one.threshold: one.passed for one in report.levels if (one.form, one.label) == (form, row.label)}
             shares = "".join(f"{100 * (passed[level].value or 0):>8.1f} %" for level in LEVELS_SHOWN)
-            yield f"{row.label:<16}{row.n:>7}{row.p05:>8.3f}{row.median:>8.3f}{row.p95:>8.3f}{shares}"
+            p05, median, p95 = (f"{one:>8.3f}" for one in (row.p05, row.median, row.p95) if one is not None)
+            yield f"{row.label:<16}{row.n:>7}{p05}{median}{p95}{shares}"
     for one in report.areas:
         if one.form == form:
-            interval = f"{one.area:.3f}, 95 % [{one.low:.3f}, {one.high:.3f}]"
-            yield f"ROC-AUC {one.first} against {one.second}: {interval} (0.5 is chance)"
+            yield f"ROC-AUC {one.first} against {one.second}: {_area(one)}"
     for band in report.bands:
         if band.form == form:
             ends = f"{band.low:.3f} to {band.high:.3f}"
             yield f"{band.label} within the middle 90 % of {band.other} ({ends}): {band.inside}"
+
+
+def _area(row: AreaRow) -> str:
+    if row.area is None:
+        return f"not measured ({row.n_first} and {row.n_second} pairs)"
+    return f"{row.area:.3f}, 95 % [{row.low:.3f}, {row.high:.3f}] (0.5 is chance)"
 
 
 def _threshold(row: ThresholdRow) -> str:
@@ -80,7 +89,11 @@ def _centring(report: CalibrationReport, form: SentenceForm) -> Iterator[str]:
     for row in report.centring:
         if row.form == form:
             yield f"  by halves, vectors {row.vectors}: paraphrases kept {row.kept}, unrelated {row.unrelated}"
-    better = "clearly better" if report.centring_better[form] else "not clearly better"
+    found = report.centring_better[form]
+    if found is None:
+        yield "  whether a mean vector to subtract is better is not measured: there are no unrelated pairs"
+        return
+    better = "clearly better" if found else "not clearly better"
     yield f"  a mean vector to subtract is {better} on pairs it was not fitted to"
 
 

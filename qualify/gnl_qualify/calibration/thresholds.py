@@ -57,7 +57,7 @@ def _threshold_row(measured: Measured, form: SentenceForm, halves: Halves) -> Th
     # Rounded down: a profile that carries three decimals must not lose a pair to the rounding.
     value = math.floor(fitted(cosines[paraphrase]) * 1000) / 1000
     low, high = fitted_interval(cosines[paraphrase])
-    p05 = float(np.percentile(unrelated, 5))
+    p05 = float(np.percentile(unrelated, 5)) if len(unrelated) else None
     return ThresholdRow(
         form=form,
         value=value,
@@ -68,7 +68,7 @@ def _threshold_row(measured: Measured, form: SentenceForm, halves: Halves) -> Th
         near_miss=share_above(cosines[measured.of("near-miss")], value),
         unrelated=share_above(unrelated, value),
         unrelated_p05=p05,
-        separates=value > p05,
+        separates=None if p05 is None else value > p05,
         default=share_above(unrelated, UNKNOWN_THRESHOLD),
     )
 
