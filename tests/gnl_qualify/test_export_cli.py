@@ -142,6 +142,9 @@ def test_a_file_whose_labels_are_filled_in_is_a_set_like_any_other(desk, ask):
     done = ask("--judge", "judge.py", "--model", "m", "--fixtures", "filled.json", "--out", "c.json")
     assert done.returncode == 1, done.stderr
     assert "set filled" in done.stdout
+    done = ask("calibrate", "--fixtures", "filled.json", "--embedder", "hashing")
+    assert done.returncode == 0, done.stderr
+    assert "! no pair is labelled unrelated: " in done.stdout
 
 
 def test_nothing_to_export_writes_no_file(ask, desk):
