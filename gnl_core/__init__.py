@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from gnl_core.context import current_context as current_context
     from gnl_core.decisions import decide as decide
     from gnl_core.decisions import list_interrupts as list_interrupts
+    from gnl_core.erasure import Purged as Purged
+    from gnl_core.erasure import purge_cross_run as purge_cross_run
+    from gnl_core.erasure import purge_organization as purge_organization
+    from gnl_core.erasure import purge_run as purge_run
+    from gnl_core.erasure import purge_thread as purge_thread
+    from gnl_core.erasure_person import purge_resource as purge_resource
     from gnl_core.errors import AlreadyDecidedError as AlreadyDecidedError
     from gnl_core.errors import ApprovalRequiredError as ApprovalRequiredError
     from gnl_core.errors import CanceledError as CanceledError
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
     from gnl_core.errors import ResultNotRepresentableError as ResultNotRepresentableError
     from gnl_core.errors import RetryLimitExceededError as RetryLimitExceededError
     from gnl_core.errors import RunBusyError as RunBusyError
+    from gnl_core.errors import RunDrivenError as RunDrivenError
     from gnl_core.errors import RunLimitExceededError as RunLimitExceededError
     from gnl_core.errors import RunNotFoundError as RunNotFoundError
     from gnl_core.errors import SideEffectRetryBlockedError as SideEffectRetryBlockedError
@@ -91,11 +98,21 @@ if TYPE_CHECKING:
     from gnl_core.results import ReplayedCall as ReplayedCall
     from gnl_core.results import Step as Step
     from gnl_core.results import ToolOutcome as ToolOutcome
+    from gnl_core.retention import SweptRuns as SweptRuns
+    from gnl_core.retention import sweep_runs as sweep_runs
+    from gnl_core.retention_threads import SweptLog as SweptLog
+    from gnl_core.retention_threads import SweptThreads as SweptThreads
+    from gnl_core.retention_threads import ThreadState as ThreadState
+    from gnl_core.retention_threads import list_orphan_thread_state as list_orphan_thread_state
+    from gnl_core.retention_threads import sweep_log as sweep_log
+    from gnl_core.retention_threads import sweep_threads as sweep_threads
     from gnl_core.run import resume_run as resume_run
     from gnl_core.run import run_durable as run_durable
     from gnl_core.stream import DurableStream as DurableStream
     from gnl_core.stream import stream_durable as stream_durable
     from gnl_core.subagent import agent_tool as agent_tool
+    from gnl_core.sweeper import RetentionSweeper as RetentionSweeper
+    from gnl_core.sweeper import create_retention_sweeper as create_retention_sweeper
     from gnl_core.sync import fork_run_sync as fork_run_sync
     from gnl_core.sync import resume_run_sync as resume_run_sync
     from gnl_core.sync import run_durable_sync as run_durable_sync
@@ -118,6 +135,8 @@ _HOMES = {
     "gnl_core.composable": ("DurableContext", "durable_context", "durable_tools", "with_durable_model"),
     "gnl_core.context": ("Context", "current_context"),
     "gnl_core.decisions": ("decide", "list_interrupts"),
+    "gnl_core.erasure": ("Purged", "purge_cross_run", "purge_organization", "purge_run", "purge_thread"),
+    "gnl_core.erasure_person": ("purge_resource",),
     "gnl_core.errors": (
         "AlreadyDecidedError",
         "ApprovalRequiredError",
@@ -139,6 +158,7 @@ _HOMES = {
         "ResultNotRepresentableError",
         "RetryLimitExceededError",
         "RunBusyError",
+        "RunDrivenError",
         "RunLimitExceededError",
         "RunNotFoundError",
         "SideEffectRetryBlockedError",
@@ -174,9 +194,19 @@ _HOMES = {
     "gnl_core.model.router": ("register_model_provider", "resolve_model"),
     "gnl_core.policy": ("Allow", "Deny", "GuardCall", "RequireApproval"),
     "gnl_core.results": ("DurableResult", "ReplayedCall", "Step", "ToolOutcome"),
+    "gnl_core.retention": ("SweptRuns", "sweep_runs"),
+    "gnl_core.retention_threads": (
+        "SweptLog",
+        "SweptThreads",
+        "ThreadState",
+        "list_orphan_thread_state",
+        "sweep_log",
+        "sweep_threads",
+    ),
     "gnl_core.run": ("resume_run", "run_durable"),
     "gnl_core.stream": ("DurableStream", "stream_durable"),
     "gnl_core.subagent": ("agent_tool",),
+    "gnl_core.sweeper": ("RetentionSweeper", "create_retention_sweeper"),
     "gnl_core.sync": ("fork_run_sync", "resume_run_sync", "run_durable_sync", "stream_durable_sync"),
     "gnl_core.tools": ("Tool", "tool"),
     "gnl_core.views": ("RunSummary", "RunView", "count_runs_by_status", "list_runs", "read_run"),

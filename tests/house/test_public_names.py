@@ -9,6 +9,23 @@ import gnl_core
 import gnl_core.testing
 
 NAMES = [
+    "Purged",
+    "RetentionSweeper",
+    "RunDrivenError",
+    "SweptLog",
+    "SweptRuns",
+    "SweptThreads",
+    "ThreadState",
+    "create_retention_sweeper",
+    "list_orphan_thread_state",
+    "purge_cross_run",
+    "purge_organization",
+    "purge_resource",
+    "purge_run",
+    "purge_thread",
+    "sweep_log",
+    "sweep_runs",
+    "sweep_threads",
     "ToolSpec",
     "ModelResponse",
     "ModelRequest",
