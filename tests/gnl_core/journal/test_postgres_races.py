@@ -96,7 +96,14 @@ async def test_who_asks_for_newer_rows_misses_none_of_batches_that_share_a_row(o
     assert len(seen) == 120
 
 
-async def test_batches_over_the_same_rows_in_any_order_wait_in_no_circle(open_storage):
+async def test_batches_over_the_same_rows_in_any_order_wait_in_no_circle(open_storage, postgres_dsn):
+    def deadlocks():
+        # What a session counted is told when it ends.
+        with psycopg.connect(postgres_dsn, autocommit=True) as other:
+            query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+            return other.execute(query).fetchone()[0]
+
+    before = deadlocks()
     one, two = open_storage(pool_size=4), open_storage(pool_size=4)
     keys = [("k", str(number)) for number in range(6)]
 
@@ -109,7 +116,8 @@ async def test_batches_over_the_same_rows_in_any_order_wait_in_no_circle(open_st
 
     await asyncio.gather(*(work(number) for number in range(8)))
     for storage in (one, two):
-        await storage.runs.now()
+        await storage.aclose()
+    assert deadlocks() == before
 
 
 async def test_one_of_two_racing_inserts_is_tried_again_and_refused(open_storage):
