@@ -95,8 +95,16 @@ class Embedding:
         with memory.lock:
             if started < memory.rests_until:
                 return Embedded(vector=None)
+            tries = memory.failures >= OUTAGE
+            if tries:  # one call at a time: the others go on without it
+                memory.rests_until = started + REST_SECONDS
         try:
             vector = self._checked(await self._call(text))
+        except asyncio.CancelledError:
+            if tries:
+                with memory.lock:
+                    memory.rests_until = started  # it has not been tried
+            raise
         except Exception as error:  # whatever somebody's embedder raises
             # By its type alone: an embedder may repeat in its message what it was sent.
             told = str(error) if isinstance(error, _NoVectorError) else type(error).__name__

@@ -39,8 +39,10 @@ class Texts:
 
     def put(self, text: str, vector: Vectors) -> None:
         """Keep the vector of a text."""
+        name = _name(text)
         with self._lock:
-            self._vectors[_name(text)] = (vector, time.monotonic())
+            self._vectors[name] = (vector, time.monotonic())
+            self._vectors.move_to_end(name)  # two may have embedded it at the same time
             while len(self._vectors) > CACHED_TEXTS:
                 self._vectors.popitem(last=False)
         watch(self)
