@@ -19,6 +19,7 @@ from gnl_core import (
     SqliteStorage,
     args_hash,
     decide,
+    read_incidents,
     run_durable,
     tool,
 )
@@ -251,7 +252,7 @@ async def test_trap_24_a_call_that_is_keyed_by_its_arguments_is_found_by_its_que
     assert told.recent[1].question == "r2/s0p0/confirm/0"
 
 
-async def test_an_answer_that_came_before_its_question_counts_too(journal, desk):
+async def test_an_answer_that_came_before_its_question_is_none_to_a_question(journal, desk):
     await desk.run("order", {"sku": "lamp", "note": "1"}, person="ayse", thread="a")
     result = await run_durable(
         run_id="early",
@@ -265,8 +266,9 @@ async def test_an_answer_that_came_before_its_question_counts_too(journal, desk)
     )
     assert result.text == "done"
     told = await read_telemetry(journal)
-    assert (told.channel.approved, told.channel.pending) == (1, 0)
-    assert told.recent[0].sentence == "", "nobody was shown anything"
+    assert (told.channel.asked, told.decisions.precision.n, told.recent) == (0, 0, ()), "nobody was shown anything"
+    (noted,) = await read_incidents(journal, "early")
+    assert (noted.source, noted.action, told.unreadable) == ("semantic-guard", "answered-ahead", 0)
 
 
 def _yes(args):

@@ -5,7 +5,37 @@ import threading
 
 import pytest
 
+from gnl_core.errors import StoreUnavailableError
+from gnl_core.testing import FaultyJournal
+
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC "}
+
+
+class Hangs(FaultyJournal):
+    """A journal of which one kind of read of earlier work never returns."""
+
+    def __init__(self, inner, stage):
+        super().__init__(inner)
+        self.stage, self.entered = stage, 0
+
+    async def scan(self, prefix, **options):
+        if self.stage in prefix:
+            await self._hang()
+        return await super().scan(prefix, **options)
+
+    async def get_many(self, keys):
+        if self.stage == "semgen" and any(self.stage in key for key in keys):
+            await self._hang()
+        return await super().get_many(keys)
+
+    async def _hang(self):
+        self.entered += 1
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def hangs_at():
+    return Hangs
 
 
 def outages(noted):
@@ -22,7 +52,7 @@ async def test_l18_s86_three_failures_are_three_runs_and_one_outage_told_with_th
         assert result.text == "done"
         assert sum("failed three times in a row" in text for text in result.warnings) == (number == 3)
     assert shop.effects.count() == 5
-    assert len(shop.embed.sent) == 5, "a call that could not be embedded is not tried again to be kept"
+    assert len(shop.embed.sent) == 3, "none is tried again to be kept, and after an outage it is left alone"
     entries = (await shop.rows("xthr", "t", "sem")).values()
     assert [entry.blob for entry in entries] == [None] * 5
     told = {run: outages(await shop.noted(run)) for run in ("r1", "r2", "r3", "r4", "r5")}
@@ -165,14 +195,60 @@ async def test_s86_an_outage_is_told_beside_a_scan_that_broke_too(shop, shop_of,
     assert all(one["no_scan"] for one in told)
 
 
+@pytest.mark.parametrize("stage", ["semtomb", "semfold", "semgen", "sem"])
+async def test_s86_a_search_that_hangs_is_given_up_and_the_call_goes_on(shop, shop_of, hangs_at, monkeypatch, stage):
+    monkeypatch.setattr("gnl_semantic.similar.SEARCH_SECONDS", 0.2, raising=False)
+    await shop.run(ABC)
+    sick = shop_of(hangs_at(shop.journal, stage))
+    async with asyncio.timeout(20):
+        result = await sick.run(SPACED, run="second")
+    assert (result.text, result.interrupts, shop.effects.count()) == ("done", (), 2)
+    assert sick.journal.entered, "the search was at it"
+    ((source, action, detail),) = await shop.noted("second")
+    assert (source, action, detail["no_scan"], detail["cause"]) == ("semantic-guard", "warn", True, "TimeoutError")
+    assert [record["run"] for record in await shop.records()] == ["r1", "second"], "and what it did is kept"
+
+
+@pytest.mark.parametrize("stage", ["semtomb", "sem"])
+async def test_s86_a_search_that_hangs_leaves_the_question_that_is_asked_anyway_plain(
+    shop, shop_of, hangs_at, asked, monkeypatch, stage
+):
+    monkeypatch.setattr("gnl_semantic.similar.SEARCH_SECONDS", 0.2, raising=False)
+    await shop.run(ABC)
+    sick = shop_of(hangs_at(shop.journal, stage))
+    async with asyncio.timeout(20):
+        question = asked(await sick.run(SPACED, run="second", tools=[sick.tool(confirm=True)]))
+    assert (question.kind, question.prior, shop.effects.count()) == ("confirm", None, 1)
+
+
+async def test_s86_after_a_search_that_hung_the_next_one_finds(shop, shop_of, hangs_at, asked, monkeypatch):
+    monkeypatch.setattr("gnl_semantic.similar.SEARCH_SECONDS", 0.2, raising=False)
+    await shop.run(ABC)
+    sick = shop_of(hangs_at(shop.journal, "sem"))
+    async with asyncio.timeout(20):
+        await sick.run({"sku": "x"}, run="second")
+    monkeypatch.undo()
+    sick.journal.stage = "nothing"
+    assert asked(await sick.run(SPACED)).prior["run_id"] == "r1", "what hung is held against nobody"
+
+
 async def test_s86_a_broken_scan_does_not_embed_the_text_twice(shop, shop_of, broken_at):
-    sick, sent = shop_of(broken_at(shop.journal, "semtomb")), []
+    sick, sent, failed = shop_of(broken_at(shop.journal, "semtomb")), [], asyncio.Event()
+    scan = sick.journal.scan
+
+    async def scanned(prefix, **options):
+        try:
+            return await scan(prefix, **options)
+        except StoreUnavailableError:
+            failed.set()
+            raise
 
     async def slow(texts):
         sent.extend(texts)
-        await asyncio.sleep(0.05)  # far longer than the scan takes to fail
+        await failed.wait()
         return [[1.0, 0.0]]
 
+    sick.journal.scan = scanned
     sick.gate = sick.gated(embed=slow)
     await sick.run(ABC)
     assert sent == ["createProduct: abc"]
