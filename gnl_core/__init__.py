@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gnl_core.agents import AgentOptions as AgentOptions
+    from gnl_core.agents import Gnl as Gnl
     from gnl_core.ambient import release_failed_claim as release_failed_claim
     from gnl_core.ambient import with_idempotency as with_idempotency
     from gnl_core.approvals import Answer as Answer
@@ -51,10 +53,16 @@ if TYPE_CHECKING:
     from gnl_core.errors import RefusedError as RefusedError
     from gnl_core.errors import ResultNotRepresentableError as ResultNotRepresentableError
     from gnl_core.errors import RetryLimitExceededError as RetryLimitExceededError
+    from gnl_core.errors import RunActorMismatchError as RunActorMismatchError
+    from gnl_core.errors import RunAgentMismatchError as RunAgentMismatchError
     from gnl_core.errors import RunBusyError as RunBusyError
     from gnl_core.errors import RunDrivenError as RunDrivenError
+    from gnl_core.errors import RunInputMismatchError as RunInputMismatchError
     from gnl_core.errors import RunLimitExceededError as RunLimitExceededError
     from gnl_core.errors import RunNotFoundError as RunNotFoundError
+    from gnl_core.errors import RunOwnerMismatchError as RunOwnerMismatchError
+    from gnl_core.errors import RunSweptError as RunSweptError
+    from gnl_core.errors import RunThreadMismatchError as RunThreadMismatchError
     from gnl_core.errors import SideEffectRetryBlockedError as SideEffectRetryBlockedError
     from gnl_core.errors import StepTimeoutError as StepTimeoutError
     from gnl_core.errors import TaintedSideEffectError as TaintedSideEffectError
@@ -76,6 +84,8 @@ if TYPE_CHECKING:
     from gnl_core.journal.redis import RedisStorage as RedisStorage
     from gnl_core.journal.redis_replicas import WaitReplicas as WaitReplicas
     from gnl_core.journal.sqlite import SqliteStorage as SqliteStorage
+    from gnl_core.ledger import LedgerEntry as LedgerEntry
+    from gnl_core.ledger import read_idem_ledger as read_idem_ledger
     from gnl_core.limits import LoopDetection as LoopDetection
     from gnl_core.limits import Price as Price
     from gnl_core.limits import RunLimits as RunLimits
@@ -127,6 +137,7 @@ if TYPE_CHECKING:
     from gnl_core.work import derived_run_id as derived_run_id
 
 _HOMES = {
+    "gnl_core.agents": ("AgentOptions", "Gnl"),
     "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
     "gnl_core.approvals": ("Answer", "Approval", "Interrupt"),
     "gnl_core.canonical": ("args_hash", "canonical_json"),
@@ -157,10 +168,16 @@ _HOMES = {
         "RefusedError",
         "ResultNotRepresentableError",
         "RetryLimitExceededError",
+        "RunActorMismatchError",
+        "RunAgentMismatchError",
         "RunBusyError",
         "RunDrivenError",
+        "RunInputMismatchError",
         "RunLimitExceededError",
         "RunNotFoundError",
+        "RunOwnerMismatchError",
+        "RunSweptError",
+        "RunThreadMismatchError",
         "SideEffectRetryBlockedError",
         "StepTimeoutError",
         "TaintedSideEffectError",
@@ -180,6 +197,7 @@ _HOMES = {
     "gnl_core.journal.redis_replicas": ("WaitReplicas",),
     "gnl_core.journal.postgres": ("PostgresStorage",),
     "gnl_core.journal.sqlite": ("SqliteStorage",),
+    "gnl_core.ledger": ("LedgerEntry", "read_idem_ledger"),
     "gnl_core.limits": ("LoopDetection", "Price", "RunLimits", "Timeouts"),
     "gnl_core.model.messages": (
         "Message",

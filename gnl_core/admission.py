@@ -26,7 +26,7 @@ from gnl_core.errors import (
 from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, new_batch
 from gnl_core.ledger import note_refusal
-from gnl_core.limits import RunLimits, read_limits
+from gnl_core.limits import RunLimits, read_limits, revived
 from gnl_core.lock import acquire_ops
 from gnl_core.model.messages import Message, message_from_json, message_to_json
 from gnl_core.options import Options
@@ -292,7 +292,7 @@ def _go_on(
                 differs=["messages"],
             )
         warnings.append(message + "; it goes on with those it began with")
-    chosen = asked.options.limits if asked.explicit_limits else limits
+    chosen = asked.options.limits if asked.explicit_limits else revived(limits, asked.options.limits)
     options = replace(
         asked.options,
         limits=chosen,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Literal, cast, get_args
 
@@ -171,6 +171,14 @@ def read_limits(value: Any) -> RunLimits:
         )
     except (AttributeError, KeyError, TypeError, ValueError, ConfigError) as error:
         raise ValueError(f"not the limits of a run: {error}") from None
+
+
+def revived(frozen: RunLimits, given: RunLimits) -> RunLimits:
+    """Return a run's frozen limits with the finder of similar work that is given now: a frozen one cannot look."""
+    old, now = frozen.duplicates, given.duplicates
+    if old is None or old.semantic is None or now is None or now.semantic is None:
+        return frozen
+    return replace(frozen, side_effect_duplicates=replace(old, semantic=now.semantic))
 
 
 _NESTED = ("prices", "loop_detection", "side_effect_duplicates")

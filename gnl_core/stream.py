@@ -53,8 +53,12 @@ async def stream_durable(
         GnlError: What `run_durable` raises before the run is admitted; later errors come from the stream.
     """
     check_listener("on_blocked", on_blocked)
-    plan = make_plan(run_id=run_id, journal=journal, model=model, **options)
-    stream = DurableStream(run_id, on_blocked, options.get("on_event"))
+    return await open_stream(make_plan(run_id=run_id, journal=journal, model=model, **options), on_blocked)
+
+
+async def open_stream(plan: Plan, on_blocked: OnBlocked | None) -> DurableStream:
+    """Admit what was planned and return its stream; `on_blocked` and errors are those of `stream_durable`."""
+    stream = DurableStream(plan.asked.run_id, on_blocked, plan.asked.options.listener)
     heard = dataclasses.replace(plan.asked.options, listener=stream.hear)
     plan.asked = dataclasses.replace(plan.asked, options=heard)
     admitted = await admit(plan.asked)

@@ -27,7 +27,7 @@ def run_durable_sync(
     Raises:
         SyncInsideLoopError: An event loop runs in this thread: await `run_durable` there.
     """
-    _outside("run_durable")
+    outside("run_durable")
     return asyncio.run(run_durable(run_id=run_id, journal=journal, model=model, **options))
 
 
@@ -39,7 +39,7 @@ def resume_run_sync(
     Raises:
         SyncInsideLoopError: An event loop runs in this thread: await `resume_run` there.
     """
-    _outside("resume_run")
+    outside("resume_run")
     return asyncio.run(resume_run(run_id=run_id, journal=journal, model=model, **options))
 
 
@@ -49,7 +49,7 @@ def fork_run_sync(*, journal: Journal, run_id: str, step: int, new_run_id: str) 
     Raises:
         SyncInsideLoopError: An event loop runs in this thread: await `fork_run` there.
     """
-    _outside("fork_run")
+    outside("fork_run")
     return asyncio.run(fork_run(journal=journal, run_id=run_id, step=step, new_run_id=new_run_id))
 
 
@@ -70,7 +70,7 @@ def stream_durable_sync(
         SyncInsideLoopError: An event loop runs in this thread: await `stream_durable` there.
         GnlError: As `stream_durable`.
     """
-    _outside("stream_durable")
+    outside("stream_durable")
     return SyncStream(stream_durable(run_id=run_id, journal=journal, model=model, on_blocked=on_blocked, **options))
 
 
@@ -123,7 +123,7 @@ class SyncStream:
     def _end(self) -> None:
         if self._ended:
             return
-        _outside("stream_durable")
+        outside("stream_durable")
         try:
             self._result = self._run(_result(self._stream))
         except Exception as error:
@@ -134,7 +134,7 @@ class SyncStream:
         self._runner.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        _outside("stream_durable", coroutine)
+        outside("stream_durable", coroutine)
         return self._runner.run(coroutine)
 
 
@@ -147,7 +147,12 @@ async def _result(stream: DurableStream) -> DurableResult:
     return await stream.result
 
 
-def _outside(name: str, coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
+def outside(name: str, coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
+    """Refuse to go on where an event loop runs; a coroutine that was made already is closed.
+
+    Raises:
+        SyncInsideLoopError: One does; await the function named there.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -9,6 +9,16 @@ import gnl_core
 import gnl_core.testing
 
 NAMES = [
+    "AgentOptions",
+    "Gnl",
+    "LedgerEntry",
+    "read_idem_ledger",
+    "RunActorMismatchError",
+    "RunAgentMismatchError",
+    "RunInputMismatchError",
+    "RunOwnerMismatchError",
+    "RunSweptError",
+    "RunThreadMismatchError",
     "Purged",
     "RetentionSweeper",
     "RunDrivenError",

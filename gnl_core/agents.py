@@ -1,0 +1,226 @@
+"""Named agents over one journal: work is named, and the same work is one run, whoever asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Required, Unpack
+
+from gnl_core import keys
+from gnl_core.errors import ConfigError
+from gnl_core.journal.port import Journal
+from gnl_core.model.router import ModelLike
+from gnl_core.presets import Preset, expand_preset, layered
+from gnl_core.results import DurableResult
+from gnl_core.run import Plan, make_plan
+from gnl_core.run_options import DriveOptions, Messages, check_listener
+from gnl_core.stream import DurableStream, OnBlocked, open_stream
+from gnl_core.sync import outside
+from gnl_core.tools import check_tool_policy, check_tools
+from gnl_core.work import Work, WorkScope, check_scope, name_work
+
+
+class AgentOptions(DriveOptions, total=False):
+    """What an agent is: its model, and any option of `run_durable` that holds for all of its runs.
+
+    `approvals` and `actor` belong to a call and are refused here. `work_scope` says within what a work key is one job:
+    'resource' (the default) one person's, 'org' the organisation's that the journal is scoped to, or the deployment's.
+    """
+
+    model: Required[ModelLike]
+    work_scope: WorkScope
+
+
+class CallOptions(DriveOptions, total=False):
+    """What a call of an agent takes beside the name of its work: any option of `run_durable` but `agent`."""
+
+    prompt: str | None
+    messages: Messages | None
+    thread_id: str | None
+    resource_id: str | None
+    channel: str | None
+
+
+class Gnl:
+    """Agents by name, over one journal.
+
+    A call names its work by `work_key`, or a run by `run_id`. The same work again: while it runs, `RunBusyError` says
+    when to come back; once it has ended, the recorded answer is replayed and no model is asked; after a failure it goes
+    on. A work key stays that work for as long as its run is in the journal. It stands in the run's record: keep secrets
+    out of it. The name of the agent is part of the identity: an agent with another name does other work.
+
+    Options are merged from the preset, those given here, the agent's, and the call's: the later wins, limits field by
+    field. A run keeps the limits that it began under, unless a call passes limits itself.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        agents: Mapping[str, AgentOptions],
+        preset: Preset | None = None,
+        **shared: Unpack[DriveOptions],
+    ) -> None:
+        """Name the agents.
+
+        Args:
+            journal: Where their runs live.
+            agents: By name, each a mapping as `AgentOptions`.
+            preset: 'critical', 'assistant' or 'headless': see `gnl_core.presets`.
+            **shared: Options for every agent.
+
+        Raises:
+            ConfigError: An option that cannot be, naming the agent; or an agent without a model.
+            IdInvalidError: A name that may not become part of a key.
+            ToolDeclarationError: A tool that says too little about itself for the tool policy.
+        """
+        self.journal = journal
+        base = layered(expand_preset(preset), shared)
+        _check_names("Gnl", shared, DriveOptions.__annotations__.keys() - _OF_A_CALL)
+        self._agents = {name: _read(name, options, base) for name, options in _mapping("agents", agents).items()}
+
+    async def run(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
+    ) -> DurableResult:
+        """Do a piece of work, go on with it, or replay its answer; the result's `run_id` is the run's handle.
+
+        Args:
+            agent: Name of the agent.
+            work_key: Your name for the work, 1 to 2,048 characters; not a conversation's, and no secret.
+            run_id: A run's own id instead.
+            **options: Every other option of `run_durable` but `agent`; an agent whose work belongs to a person needs
+                `resource_id` beside a work key.
+
+        Raises:
+            ConfigError: No such agent; both a work key and a run id, or neither; or no person where the work is one's.
+            RunBusyError: The work is being done; `retry_after` says for how long at most.
+            RunInputMismatchError: This work key began with other content.
+            GnlError: As `run_durable`.
+        """
+        return await self._plan(agent, work_key, run_id, options).drive("generate")
+
+    async def stream(
+        self,
+        agent: str,
+        *,
+        work_key: str | None = None,
+        run_id: str | None = None,
+        on_blocked: OnBlocked | None = None,
+        **options: Unpack[CallOptions],
+    ) -> DurableStream:
+        """Do the same while its events are read; the stream's `run_id` is known at once.
+
+        Args:
+            agent: As for `run`.
+            work_key: As for `run`.
+            run_id: As for `run`.
+            on_blocked: As for `stream_durable`.
+            **options: As for `run`.
+
+        Raises:
+            GnlError: As `run`, until the run is admitted; later errors come from the stream.
+        """
+        check_listener("on_blocked", on_blocked)
+        return await open_stream(self._plan(agent, work_key, run_id, options), on_blocked)
+
+    async def resume(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
+    ) -> DurableResult:
+        """Go on with a run from what it began with.
+
+        Args:
+            agent: The agent that began it.
+            work_key: As for `run`.
+            run_id: As for `run`.
+            **options: As for `run`, but no prompt and no messages; a `resource_id` and a `thread_id` must be the run's.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            ConfigError: A prompt or messages.
+            GnlError: As `run`.
+        """
+        given = [name for name in ("prompt", "messages") if options.get(name) is not None]
+        if given:
+            raise ConfigError(
+                f"resume takes no {' and no '.join(given)}: a run goes on with what it began with; use run to begin one"
+            )
+        return await self._plan(agent, work_key, run_id, options).drive("generate")
+
+    def run_sync(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
+    ) -> DurableResult:
+        """Do as `run` without `await`, for scripts.
+
+        Raises:
+            SyncInsideLoopError: An event loop runs in this thread: await `run` there.
+            GnlError: As `run`.
+        """
+        outside("run")
+        return asyncio.run(self.run(agent, work_key=work_key, run_id=run_id, **options))
+
+    def run_id_of(self, agent: str, work_key: str, *, resource_id: str | None = None) -> str:
+        """Return the id of the run that does a piece of work, whether or not it has begun.
+
+        Raises:
+            ConfigError: No such agent, or no person where the work is one's.
+            IdInvalidError: A work key that cannot be one.
+        """
+        return self._name(agent, work_key, resource_id)[0]
+
+    def _name(self, agent: str, work_key: object, resource_id: str | None) -> tuple[str, Work]:
+        return name_work(
+            entity=f"agent:{agent}",
+            work_scope=self._agent(agent)[1],
+            work_key=work_key,
+            resource_id=resource_id,
+            org=self.journal.org,
+        )
+
+    def _agent(self, name: str) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
+        if name not in list(self._agents):
+            raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(map(repr, self._agents))}")
+        return self._agents[name]
+
+    def _plan(self, agent: str, work_key: str | None, run_id: str | None, options: CallOptions) -> Plan:
+        model, _, base = self._agent(agent)
+        if (work_key is None) == (run_id is None):
+            which = "both a work_key and a run_id were passed" if run_id is not None else "no work_key was passed"
+            raise ConfigError(
+                f"{which}: a call names its work by work_key, or a run by run_id, and never by both", option="work_key"
+            )
+        work: Work | None = None
+        if run_id is None:
+            run_id, work = self._name(agent, work_key, options.get("resource_id"))
+        plan = make_plan(run_id=run_id, journal=self.journal, model=model, agent=agent, **layered(base, options))
+        terms = dataclasses.replace(plan.asked.terms, work=work, system_asked=options.get("system") is not None)
+        plan.asked = dataclasses.replace(plan.asked, terms=terms, explicit_limits=options.get("limits") is not None)
+        return plan
+
+
+_OF_A_CALL = {"approvals", "actor"}
+
+
+def _read(name: str, options: object, base: Mapping[str, Any]) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
+    keys.check_id("the name of an agent", name)
+    given = _mapping(f"agent {name!r}", options)
+    _check_names(f"agent {name!r}", given, AgentOptions.__annotations__.keys() - _OF_A_CALL)
+    if given.get("model") is None:
+        raise ConfigError(f"agent {name!r} has no model; give {{'model': …}}, a model or 'provider/model'")
+    merged = layered(base, given)
+    scope = check_scope(merged.pop("work_scope", "resource"))
+    model: ModelLike = merged.pop("model")
+    check_tool_policy(check_tools(merged.get("tools", ())), merged.get("tool_policy"))
+    return model, scope, merged
+
+
+def _mapping(what: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigError(f"{what} is {type(value).__name__}, must be a mapping that is not empty, of names to values")
+    return value
+
+
+def _check_names(where: str, given: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(map(str, given.keys() - known))
+    if unknown:
+        raise ConfigError(f"{where} has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
