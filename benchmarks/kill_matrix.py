@@ -1,6 +1,8 @@
 """Kill an agent at every journal write and around every effect, resume it, and count effects outside the journal.
 
-    python benchmarks/kill_matrix.py [--json]
+    python benchmarks/kill_matrix.py [--json] [--dsn postgresql://…]
+
+With a DSN each journal is a schema of its own on that PostgreSQL server, and stays there.
 
 The scenarios are those of tests/faults; `gnl crashtest module:function` does the same to an agent of your own.
 """
@@ -8,12 +10,15 @@ The scenarios are those of tests/faults; `gnl crashtest module:function` does th
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+from gnl_core import PostgresStorage
 from gnl_core.testing import CrashReport, crashtest
 
 SCENARIOS = {
@@ -35,6 +40,9 @@ SCENARIOS = {
     "declined": "a tool that says nothing happened",
     "own_loop": "a loop of one's own",
     "without_a_run": "with_idempotency, no run",
+    "repeated": "the same effect again, which a person approves",
+    "twins": "one effect named twice in one step",
+    "left_out": "two runs that ask for one effect, the second left out",
 }
 
 
@@ -42,7 +50,9 @@ def main() -> None:
     """Run the matrix and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--dsn", help="keep the journals on this PostgreSQL server")
     options = parser.parse_args()
+    factory = None if options.dsn is None else partial(_on_server, options.dsn)
     path = Path(__file__).resolve().parents[1] / "tests" / "faults" / "fault_agents.py"
     spec = importlib.util.spec_from_file_location("fault_agents", path)
     assert spec is not None
@@ -50,12 +60,16 @@ def main() -> None:
     agents = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(agents)
     began = time.monotonic()
-    rows = {name: crashtest(getattr(agents, name)) for name in SCENARIOS}
+    rows = {name: crashtest(getattr(agents, name), storage_factory=factory) for name in SCENARIOS}
     if options.json:
         print(json.dumps({name: report.to_json() for name, report in rows.items()}))
     else:
         _print(rows, time.monotonic() - began)
     sys.exit(0 if all(report.ok for report in rows.values()) else 1)
+
+
+def _on_server(dsn: str, folder: Path) -> PostgresStorage:
+    return PostgresStorage(dsn, schema=f"gnl_{hashlib.sha256(bytes(folder)).hexdigest()[:16]}")
 
 
 def _print(rows: dict[str, CrashReport], seconds: float) -> None:
