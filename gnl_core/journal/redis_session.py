@@ -73,9 +73,8 @@ class RedisSession:
                 if not self._opened:
                     async with self._wire.line() as line:
                         await self._check_settings(line)
-                        store_id = await self._make(line)
-                    # Another id than before is told by the first script that asks for a row.
-                    state.store_id = state.store_id or store_id
+                        # A store that was known is not made again: the first script tells if it is gone.
+                        state.store_id = state.store_id or await self._make(line)
                     self._opened = True
         return state.store_id or ""
 

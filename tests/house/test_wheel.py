@@ -24,6 +24,7 @@ from gnl_fixtures import load_shipped
 assert [len(load_shipped(name).pairs) for name in ("heldout", "calibration")] == [833, 2032]
 assert (files("gnl_fixtures") / "SITTINGS.md").is_file()
 assert list((files("gnl_reports") / "templates").iterdir())
+assert (files("gnl_core.journal") / "lua" / "apply.lua").is_file()
 for bare in ("reports", "fixtures", "qualify", "tests", "benchmarks"):
     assert importlib.util.find_spec(bare) is None, bare
 assert any(str(f).endswith("licenses/NOTICE") for f in distribution("gnl-semantic").files)

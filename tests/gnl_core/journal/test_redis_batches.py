@@ -298,6 +298,15 @@ def test_what_cannot_name_a_store_is_refused(url, options, naming):
         RedisStorage(url, accept_async_replication=True, **options)
 
 
+async def test_options_of_the_url_change_nothing_that_the_store_relies_on(redis_url, new_prefix):
+    url = f"{redis_url}?protocol=3&decode_responses=True&socket_timeout=0.000001&client_name=mine"
+    async with RedisStorage(url, accept_async_replication=True, prefix=new_prefix()) as storage:
+        await storage.runs.apply([Put(("a",), "ü", b"\xff")], batch=new_batch())
+        (entry,) = (await storage.runs.get_many([("a",)])).entries
+        assert (entry.value, entry.blob) == ("ü", b"\xff")
+        assert {finding.setting for finding in await storage.durability_report()} >= {"appendonly", "role"}
+
+
 async def test_a_password_stands_in_no_message():
     async with RedisStorage("redis://:s3cret@127.0.0.1:1/3", accept_async_replication=True) as storage:
         with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1/3 cannot be reached") as away:
