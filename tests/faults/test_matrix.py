@@ -1,5 +1,8 @@
 """The kill matrix over the scripted runs: at most one effect a call, and no run without a way out."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 SIDE_EFFECTS = {
@@ -37,6 +40,14 @@ def headline(report):
     assert report["stuck"] == 0, faulty
     assert report["max_effects"] == 1, faulty
     assert report["lost"] == 0, report["results"]
+
+
+def test_the_benchmark_kills_the_same_runs():
+    path = Path(__file__).parents[2] / "benchmarks" / "kill_matrix.py"
+    spec = importlib.util.spec_from_file_location("kill_matrix", path)
+    kill_matrix = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kill_matrix)
+    assert set(kill_matrix.SCENARIOS) == {*SIDE_EFFECTS, *SUB_AGENTS}
 
 
 @pytest.mark.parametrize("scenario", [*SIDE_EFFECTS, *SUB_AGENTS])
