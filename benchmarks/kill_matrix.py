@@ -44,9 +44,6 @@ SCENARIOS = {
     "repeated": "the same effect again, which a person approves",
     "twins": "two equal calls in one step, the second approved",
     "left_out": "two runs that ask for one effect, the second left out",
-    "repeated": "the same effect again, which a person approves",
-    "twins": "one effect named twice in one step",
-    "left_out": "two runs that ask for one effect, the second left out",
 }
 
 
