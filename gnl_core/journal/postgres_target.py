@@ -100,7 +100,7 @@ def translate(error: psycopg.Error, target: Target) -> JournalError:
     match state:
         case "55P03" | "57014":
             return StoreBusyError(f"{where}: rows stayed locked by others ({said}); nothing was written", **facts)
-        case "25006":
+        case "25006" | "0A000":  # the second is what a standby says to BEGIN READ WRITE
             return StoreUnavailableError(
                 f"{where} is read-only, as a standby is; nothing was written. Name the primary, for instance with "
                 "target_session_attrs=read-write in the dsn",

@@ -20,7 +20,7 @@ from gnl_core.journal.postgres_sql import BEGIN
 from gnl_core.journal.postgres_target import unknown_error
 from gnl_core.journal.values import to_text
 
-_IDLE_MS = "30000"
+_IDLE_MS = "60000"  # also the longest that a large value may take to be sent
 
 
 @dataclass(slots=True)

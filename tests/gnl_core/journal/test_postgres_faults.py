@@ -430,3 +430,37 @@ async def test_a_report_says_what_the_servers_settings_mean(new_cluster, schema)
     assert report["synchronous_commit"].level == "fault"
     assert "failover" in report["synchronous_commit"].meaning
     cluster.close()
+
+
+async def test_what_a_synchronous_standby_has_acknowledged_survives_a_failover(new_cluster, schema):
+    primary = new_cluster().start()
+    standby = new_cluster(of=primary).start()
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    primary.sql("SELECT pg_reload_conf()")
+    while primary.sql("SELECT sync_state FROM pg_stat_replication") != [("sync",)]:
+        primary.sql("SELECT pg_sleep(0.01)")
+    async with PostgresStorage(standby.dsn, schema=schema) as storage:
+        with pytest.raises(StoreUnavailableError, match="is a standby"):
+            await storage.runs.now()
+    both = (
+        f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/postgres"
+        "?target_session_attrs=read-write"
+    )
+    async with PostgresStorage(both, schema=schema, reconnect_wait=30.0) as storage:
+        versions = [(await apply(storage, Create(("before", str(number)), number))).version for number in range(20)]
+        report = {finding.setting: finding.level for finding in await storage.durability_report()}
+        assert (report["synchronous_commit"], report["synchronous_standby_names"]) == ("ok", "ok")
+        async with PostgresStorage(standby.dsn, schema=schema) as reader:
+            with pytest.raises(StoreUnavailableError, match="read-only, as a standby is"):
+                await apply(reader, Put(("a",), 1))
+            report = {finding.setting: finding.level for finding in await reader.durability_report()}
+            assert report["in_recovery"] == "fault"
+        primary.kill()
+        writing = asyncio.create_task(apply(storage, Create(("after",), 1)))
+        await asyncio.to_thread(standby.promote)
+        after = await writing
+        assert isinstance(after, Applied)
+        assert after.version > max(versions)
+        page = await storage.runs.scan(("before",))
+        assert [entry.version for entry in sorted(page.entries, key=lambda entry: entry.version)] == versions
+    standby.close()
