@@ -18,7 +18,9 @@ from gnl_core.cli.claims import claims
 from gnl_core.cli.crashtest import crashtest
 from gnl_core.cli.doctor import doctor
 from gnl_core.cli.incidents import incidents
+from gnl_core.cli.purge import purge
 from gnl_core.cli.runs import runs
+from gnl_core.cli.sweep import sweep
 from gnl_core.cli.terminal import DONE, INTERNAL, INTERRUPTED, PROGRAM, USAGE, WAITS, complain, forgive_encoding
 from gnl_core.errors import DoubtError, GnlError, LimitError, ModelError, RefusedError, ToolError
 
@@ -46,7 +48,7 @@ def cli(ctx: click.Context, /, db: Path | None) -> None:
     ctx.obj = db
 
 
-for _command in (runs, approvals, claims, incidents, doctor, crashtest):
+for _command in (runs, approvals, claims, incidents, doctor, crashtest, sweep, purge):
     cli.add_command(_command)
 
 

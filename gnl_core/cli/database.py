@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from gnl_core import keys
+from gnl_core.cli.terminal import complain
 from gnl_core.errors import RunNotFoundError
 from gnl_core.journal import Journal, get
 
@@ -98,3 +99,17 @@ def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]], *, write: 
             return await work(storage.runs)
 
     return asyncio.run(do())
+
+
+def checkpoint(path: Path) -> None:
+    """Empty a journal's write-ahead log, so that deleted rows cannot be read in it any more.
+
+    A program that reads just now may hold it back; that is said, and is no error.
+    """
+    with closing(sqlite3.connect(path, timeout=10)) as connection:
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        complain(
+            f"{path}: another program is reading, so deleted rows may still stand in {path.name}-wal; they go with its "
+            "next checkpoint"
+        )

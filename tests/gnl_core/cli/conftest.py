@@ -67,7 +67,8 @@ class Book:
 
     def __init__(self, path, rows):
         self.path = path
-        self.head, self.step, self.call, self.dead_lock = rows.head, rows.step, rows.call, rows.dead_lock
+        self.head, self.step, self.call = rows.head, rows.step, rows.call
+        self.lock, self.dead_lock = rows.lock, rows.dead_lock
 
     def write(self, *ops):
         async def do():
