@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from gnl_core.admission import Asked
 
 logger = logging.getLogger(__name__)
+
+_sequence = itertools.count()
+"""Keeps the refusals of one process and one millisecond in their order."""
 
 NOTED = frozenset(
     (
@@ -67,7 +71,8 @@ async def note_refusal(asked: Asked, refusal: RefusedError) -> None:
     if terms.work is not None:
         value["work_key_hash"] = work_key_hash(terms.work.key)
     try:
-        key = keys.conflict(await asked.journal.now(), asked.run_id, secrets.token_hex(4))
+        tag = f"{next(_sequence) % 1_000_000:06d}-{secrets.token_hex(4)}"
+        key = keys.conflict(await asked.journal.now(), asked.run_id, tag)
         await asked.journal.apply((Create(key, value),), batch=new_batch())
     except Exception as error:
         if terms.audit_on_reject == "require":
