@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Required, Unpack
 
 from gnl_core import keys
+from gnl_core.composable import NoModel
 from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Journal
 from gnl_core.model.router import ModelLike
@@ -17,7 +18,6 @@ from gnl_core.run import Plan, make_plan
 from gnl_core.run_options import DriveOptions, Messages, check_listener
 from gnl_core.stream import DurableStream, OnBlocked, open_stream
 from gnl_core.sync import outside
-from gnl_core.tools import check_tool_policy, check_tools
 from gnl_core.work import Work, WorkScope, check_scope, name_work
 
 
@@ -73,12 +73,24 @@ class Gnl:
         Raises:
             ConfigError: An option that cannot be, naming the agent; or an agent without a model.
             IdInvalidError: A name that may not become part of a key.
-            ToolDeclarationError: A tool that says too little about itself for the tool policy.
+            ToolDeclarationError: A tool that cannot be used, or that says too little about itself for the tool policy.
         """
         self.journal = journal
         base = layered(expand_preset(preset), shared)
         _check_names("Gnl", shared, DriveOptions.__annotations__.keys() - _OF_A_CALL)
-        self._agents = {name: _read(name, options, base) for name, options in _mapping("agents", agents).items()}
+        self._agents = {name: self._read(name, options, base) for name, options in _mapping("agents", agents).items()}
+
+    def _read(self, name: str, options: object, base: Mapping[str, Any]) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
+        keys.check_id("the name of an agent", name)
+        given = _mapping(f"agent {name!r}", options)
+        _check_names(f"agent {name!r}", given, AgentOptions.__annotations__.keys() - _OF_A_CALL)
+        if given.get("model") is None:
+            raise ConfigError(f"agent {name!r} has no model; give {{'model': …}}, a model or 'provider/model'")
+        merged = layered(base, given)
+        scope = check_scope(merged.pop("work_scope", "resource"))
+        model: ModelLike = merged.pop("model")
+        make_plan(run_id="any", journal=self.journal, model=NoModel(), **merged)  # what cannot work is told at once
+        return model, scope, merged
 
     async def run(
         self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
@@ -199,19 +211,6 @@ class Gnl:
 
 
 _OF_A_CALL = {"approvals", "actor"}
-
-
-def _read(name: str, options: object, base: Mapping[str, Any]) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
-    keys.check_id("the name of an agent", name)
-    given = _mapping(f"agent {name!r}", options)
-    _check_names(f"agent {name!r}", given, AgentOptions.__annotations__.keys() - _OF_A_CALL)
-    if given.get("model") is None:
-        raise ConfigError(f"agent {name!r} has no model; give {{'model': …}}, a model or 'provider/model'")
-    merged = layered(base, given)
-    scope = check_scope(merged.pop("work_scope", "resource"))
-    model: ModelLike = merged.pop("model")
-    check_tool_policy(check_tools(merged.get("tools", ())), merged.get("tool_policy"))
-    return model, scope, merged
 
 
 def _mapping(what: str, value: object) -> Mapping[str, Any]:

@@ -116,7 +116,7 @@ async def durable_context(
     misplaced = sorted(names & options.keys())
     if misplaced:
         raise ConfigError(f"durable_context takes no {', '.join(misplaced)}: your own loop holds them")
-    plan = make_plan(run_id=run_id, journal=journal, model=_NoModel(), messages=[], **options)
+    plan = make_plan(run_id=run_id, journal=journal, model=NoModel(), messages=[], **options)
     admitted = await admit(plan.asked, own_loop=True)
     request = admitted.request
     beat = Heartbeat(journal, request.root, request.fence or 0, max(1, int(plan.asked.lock_ttl * 1000)))
@@ -137,13 +137,17 @@ async def durable_context(
             await close(admitted, beat, context._pending, counts=counts, interrupts=interrupts, error=stopped)
 
 
-class _NoModel:
+class NoModel:
+    """Stands where a run's model would, and is never asked."""
+
     spec = "own/loop"
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Never called."""
         raise NotImplementedError
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Never called."""
         raise NotImplementedError
 
 

@@ -33,6 +33,7 @@ from gnl_core.errors import (
     ToolDeclarationError,
 )
 from gnl_core.ledger import LedgerEntry
+from gnl_core.retention import sweep_runs
 from gnl_core.testing.scripted import ScriptedModel
 from gnl_core.work import work_key_hash
 
@@ -251,6 +252,22 @@ async def test_s76_work_whose_run_was_swept_is_not_done_again(journal, rows, eff
     assert noted == LedgerEntry(run_id=run_id, code="run_swept", at=noted.at, actor="clerk", work_key_hash=digest)
 
 
+async def test_s76_a_sweep_that_leaves_tombstones_is_the_end_of_its_work(journal, rows, effects):
+    gnl = firm(journal, [charging(effects)], preset="critical", tool_policy=None)
+    names = {"mine": {"run_id": "mine", "prompt": "Go."}, "april": APRIL}
+    for name in names.values():
+        await gnl.run("billing", **name)
+    async with asyncio.timeout(30):
+        while await rows.all(("run",)):  # until the store's clock has moved on
+            await sweep_runs(journal, older_than_ms=0, tombstones=True)
+    for name in names.values():
+        for door in (gnl.run, gnl.stream):
+            with pytest.raises(RunSweptError):
+                await door("billing", **name)
+    assert effects.count() == 2
+    assert await rows.all(("run",)) == {}
+
+
 async def test_the_key_is_frozen_with_the_run_and_survives_it_nowhere(journal, rows, effects):
     run_id = (await firm(journal, [charging(effects)]).run("billing", **APRIL)).run_id
     frozen = (await rows.values())[keys.encode(keys.input_of(run_id))][0]
@@ -311,6 +328,9 @@ async def test_a_resume_goes_on_with_what_is_there(journal, rows, effects):
         ({"billing": {"model": ScriptedModel(["Hi."]), "work_scope": "person"}}, ConfigError, "work_scope"),
         ({"billing": {"model": ScriptedModel(["Hi."]), "modle": 1}}, ConfigError, "'modle'"),
         ({"billing": {"model": ScriptedModel(["Hi."]), "actor": "op"}}, ConfigError, "'actor'"),
+        ({"billing": {"model": ScriptedModel(["Hi."]), "limits": {"max_tokens": 5}}}, ConfigError, "limits"),
+        ({"billing": {"model": ScriptedModel(["Hi."]), "replay": "exact"}}, ConfigError, "replay"),
+        ({"billing": {"model": ScriptedModel(["Hi."]), "audit_on_reject": "require"}}, ConfigError, "conflict_ledger"),
         ({"two words": {"model": ScriptedModel(["Hi."])}}, IdInvalidError, "agent"),
     ],
 )
