@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,8 @@ from typing import Any, Literal
 from gnl_core import keys
 from gnl_core.claims import list_claims
 from gnl_core.doctor_chain import check_chain
-from gnl_core.errors import GnlError, JournalError, RunNotFoundError
+from gnl_core.doctor_leftovers import examine_leftovers
+from gnl_core.errors import GnlError, JournalError, JournalFormatError, RunNotFoundError, StoreCorruptError
 from gnl_core.journal.port import Journal, JsonValue
 from gnl_core.lock import holder
 from gnl_core.records import stamped
@@ -128,6 +130,9 @@ async def _examine_scope(journal: Journal, org: str) -> AsyncIterator[Finding]:
     yield Finding(check="runs", level="ok", text=f"{count} runs looked at", org=org)
     async for finding in _claims(journal, org):
         yield finding
+    with suppress(StoreCorruptError, JournalFormatError):  # told by the look at the file
+        for finding in await examine_leftovers(journal, org):
+            yield finding
 
 
 async def _claims(journal: Journal, org: str) -> AsyncIterator[Finding]:

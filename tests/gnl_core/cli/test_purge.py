@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from gnl_core import Duplicates, RunLimits, SqliteStorage, run_durable, tool
+from gnl_core import Duplicates, RunLimits, SqliteStorage, keys, run_durable, tool
+from gnl_core.journal import Put
 from gnl_core.owner import new_owner, register, unregister
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -116,3 +117,26 @@ def test_a_sweep_of_conversations_and_of_the_ledger(gnl, journal):
 def test_an_age_that_is_none_is_refused(gnl, journal, age):
     refused = gnl("sweep", "runs", "--older-than", age, "--db", journal)
     assert (refused.code, "write for instance 90d" in refused.err) == (2, True)
+
+
+# Doctor --------------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, book):
+    half = {"erasing": True, "agent": "shop"}
+    book.write(*book.head("half", **half), *book.head("sound"), book.call("gone", "s0p0"))
+    book.write(Put(keys.marker(keys.thread_scope("t"), "pay", "ab"), {"f": 1, "run": "x", "call": "s0p0"}))
+    book.write(
+        Put(keys.erased_org("a"), {"f": 1, "state": "begun"}), Put(keys.erased_org("b"), {"f": 1, "state": "done"})
+    )
+    found = {(one["check"], one["org"]): one for one in gnl("doctor", "--db", book.path, "--json").json["findings"]}
+    assert found["erasure.leftovers", ""]["text"] == (
+        "1 runs are half erased; rows of 1 runs stand without their head: 'half', 'gone'"
+    )
+    assert found["threads.orphans", ""]["text"].startswith("1 conversations, 1 rows, name no person")
+    assert found["erasure.leftovers", "a"]["advice"] == "end it: gnl purge org a --yes"
+    assert ("erasure.leftovers", "b") not in found
+    for names in (("run", "half"), ("run", "gone"), ("thread", "t"), ("org", "a")):
+        assert gnl("purge", *names, "--db", book.path, "--yes").code == 0
+    left = {one["check"] for one in gnl("doctor", "--db", book.path, "--json").json["findings"]}
+    assert not left & {"erasure.leftovers", "threads.orphans"}
