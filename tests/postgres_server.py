@@ -51,6 +51,7 @@ class Cluster:
             "shared_buffers": "16MB",
             "log_min_messages": "fatal",
             "autovacuum": "off",
+            "dynamic_shared_memory_type": "mmap",  # in its folder: what a kill leaves goes with it
         } | settings
         self.dsn = f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
         self.tcp = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
@@ -116,8 +117,11 @@ class Cluster:
             self.process.wait()
 
     def close(self):
-        """Stop it and remove its folder."""
+        """Stop it and remove its folder, and the shared memory that a kill left."""
         self.stop()
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            (*_, segment) = (self.data / "postmaster.pid").read_text().splitlines()[6].split()
+            subprocess.run(["ipcrm", "-m", segment], check=False, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def sql(self, text, *parameters):
