@@ -181,15 +181,15 @@ class Eraser:
         register(owner)
         try:
             fence = await self.apply((*_take(root, looked, owner, force=self.force), *marks), f"run {root!r}")
-            await self._erase(root, head, fence, looked.now)
+            await self._erase(root, head, fence, looked)
         finally:
             unregister(owner)
         self.runs += 1
         return True
 
-    async def _erase(self, root: str, head: Mapping[str, JsonValue] | None, fence: int, now: int) -> None:
+    async def _erase(self, root: str, head: Mapping[str, JsonValue] | None, fence: int, looked: Looked) -> None:
         guard, about = (Expect(keys.lock(root), fence),), f"run {root!r}"
-        indexes = await self._named(root, head, now)
+        indexes = await self._named(root, head, looked.now)
         last = set(index_keys(root, head)) if head is not None else set()
         await self.rows((key for key in indexes if key not in last), guard=guard, about=about)
         kept = (keys.lock(root), keys.head(root), keys.input_of(root), keys.beat(root))
@@ -205,6 +205,7 @@ class Eraser:
                 break
         await self.apply((*map(Delete, (*kept[1:], *last)), Delete(keys.lock(root), fence)), about)
         self.counts.update(map(family, (*there, *last)))
+        self.counts["run"] -= looked.lock is None  # it was made for this
 
     async def _named(self, root: str, head: Mapping[str, JsonValue] | None, now: int) -> list[Key]:
         """Return the index rows that name a run."""

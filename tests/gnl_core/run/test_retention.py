@@ -1,0 +1,365 @@
+"""Runs and conversations whose time is over: what goes, what is kept and why, and what an erasure still finds."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import pytest_asyncio
+
+from gnl_core import (
+    ConfigError,
+    Duplicates,
+    InMemoryStorage,
+    RunLimits,
+    SemanticIdentity,
+    SqliteStorage,
+    create_retention_sweeper,
+    decide,
+    keys,
+    list_orphan_thread_state,
+    list_runs,
+    purge_resource,
+    run_durable,
+    sweep_log,
+    sweep_runs,
+    sweep_threads,
+    tool,
+)
+from gnl_core.errors import StoreUnavailableError
+from gnl_core.journal import Delete, Put, new_batch
+from gnl_core.testing.faulty import FaultyJournal
+from gnl_core.testing.scripted import ScriptedModel
+
+DAY = 86_400_000
+ASK = RunLimits(side_effect_duplicates=Duplicates(action="suspend", scope="thread"))
+
+
+class Clock:
+    """The store's clock, which a test moves."""
+
+    def __init__(self):
+        self.seconds = 1_700_000_000.0
+
+    def __call__(self):
+        return self.seconds
+
+    def days(self, number):
+        self.seconds += number * 86_400
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite"])
+async def storage(request, place, clock):
+    """An empty store of each kind, on the test's clock."""
+    made = InMemoryStorage(clock=clock) if request.param == "memory" else SqliteStorage(place / "j.db", clock=clock)
+    async with made as storage:
+        yield storage
+
+
+@tool(semantic_identity=SemanticIdentity(keys=("iban",)))
+def pay(iban: str) -> str:
+    return f"paid {iban}"
+
+
+@tool(confirm=True)
+def wire(iban: str) -> str:
+    return f"wired {iban}"
+
+
+async def drive(journal, run_id, *calls, **options):
+    script = [[("pay", {"iban": call}) if isinstance(call, str) else call] for call in calls]
+    model = ScriptedModel([*script, "done"])
+    options = {"limits": ASK, "tools": [pay, wire]} | options
+    return await run_durable(run_id=run_id, journal=journal, model=model, prompt="go", **options)
+
+
+async def ids(journal):
+    return sorted(run.run_id for run in (await list_runs(journal, limit=1_000)).runs)
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_l75_all_of_many_old_runs_go_and_those_with_recent_activity_stay(journal, clock, rows):
+    for number in range(120):
+        head = {"f": 1, "status": "completed", "steps": 0, "calls": 0, "questions": 0}
+        at = int(clock() * 1000)
+        await rows.put(keys.head(f"old-{number}"), head | {"created_at": at, "changed_at": at})
+        await rows.put(keys.index("status", "completed", at, f"old-{number}"), {})
+    await drive(journal, "touched", "a")
+    clock.days(5)
+    await rows.put(keys.message("touched", keys.ROOT, "ab"), {"f": 1})
+    await drive(journal, "young", "a")
+    clock.days(5)
+    would = await sweep_runs(journal, older_than_ms=7 * DAY, dry_run=True)
+    swept = await sweep_runs(journal, older_than_ms=7 * DAY)
+    assert (swept.scanned, swept.purged, swept.kept_active) == (121, 120, 1)
+    assert (would.purged, would.deleted_rows, would.dry_run) == (120, swept.deleted_rows, True)
+    assert await ids(journal) == ["touched", "young"]
+    assert (await sweep_runs(journal, older_than_ms=0)).purged == 2
+    assert {key for key in await rows.all() if key.startswith(("run/", "ix/"))} == set()
+
+
+async def test_s75_what_waits_for_a_person_is_kept_and_told_until_its_own_ttl(journal, clock):
+    result = await drive(journal, "waits", ("wire", {"iban": "x"}))
+    await drive(journal, "done", "a")
+    clock.days(10)
+    swept = await sweep_runs(journal, older_than_ms=DAY)
+    assert (swept.scanned, swept.purged, swept.kept_suspended) == (2, 1, 1)
+    (why,) = swept.why
+    assert why.startswith("1 kept: they wait for a person's answer")
+    assert swept.to_json()["why"] == [why]
+    assert (await sweep_runs(journal, older_than_ms=DAY, suspended_ttl_ms=11 * DAY)).purged == 0
+    await decide(journal, result.interrupts[0].question, True)
+    kept = await sweep_runs(journal, older_than_ms=DAY, suspended_ttl_ms=5 * DAY)
+    assert (kept.purged, kept.kept_active + kept.kept_suspended) == (0, 1), "an answer is activity"
+    clock.days(6)
+    assert (await sweep_runs(journal, older_than_ms=DAY, suspended_ttl_ms=5 * DAY)).purged == 1
+    assert await ids(journal) == []
+
+
+async def test_l75_suspended_runs_go_with_the_others_where_that_is_asked_for(journal, clock):
+    await drive(journal, "waits", ("wire", {"iban": "x"}))
+    clock.days(10)
+    assert (await sweep_runs(journal, older_than_ms=DAY, keep_suspended=False)).purged == 1
+
+
+async def test_a_call_in_doubt_waits_for_a_person_too(journal, clock, rows):
+    await drive(journal, "r", "a")
+    row = keys.tool("r", keys.ROOT, 0, 0)
+    await rows.change(row, status="in_doubt")
+    await rows.change(keys.head("r"), status="failed")
+    at = (await rows.all(keys.head("r")))[keys.encode(keys.head("r"))].value["changed_at"]
+    await journal.apply(
+        [Delete(keys.index("status", "completed", at, "r")), Put(keys.index("status", "failed", at, "r"), {})],
+        batch=new_batch(),
+    )
+    clock.days(10)
+    swept = await sweep_runs(journal, older_than_ms=DAY)
+    assert (swept.purged, swept.kept_in_doubt) == (0, 1)
+    assert (await sweep_runs(journal, older_than_ms=DAY, suspended_ttl_ms=DAY)).purged == 1
+
+
+async def test_l75_what_cannot_be_measured_or_read_is_kept_and_counted(clock, rows):
+    class Ageless(FaultyJournal):
+        """A store that was filled by hand, without times."""
+
+        async def scan(self, prefix, **options):
+            page = await super().scan(prefix, **options)
+            entries = tuple(_without_time(entry) if entry.key[1] == "ageless" else entry for entry in page.entries)
+            return type(page)(entries, page.after, page.now)
+
+    journal = rows.journal
+    await drive(journal, "ageless", "a")
+    await drive(journal, "newer", "a")
+    await rows.change(keys.model("newer", keys.ROOT, 0), f=99)
+    await rows.change(keys.head("newer"), status="failed")
+    at = (await rows.all(keys.head("newer")))[keys.encode(keys.head("newer"))].value["changed_at"]
+    await rows.put(keys.index("status", "failed", at, "newer"), {})
+    await rows.delete(keys.index("status", "completed", at, "newer"))
+    await rows.put(keys.index("status", "completed", at, "ghost"), {})
+    clock.days(10)
+    swept = await sweep_runs(Ageless(journal), older_than_ms=DAY)
+    assert (swept.purged, swept.kept_no_ts, swept.skipped_ghosts) == (0, 1, 1)
+    assert swept.kept_unreadable == 1
+    assert len(swept.why) == 2
+
+
+def _without_time(entry):
+    return type(entry)(entry.key, entry.value, entry.blob, entry.version, entry.batch, 0, 0)
+
+
+async def test_a_driven_run_is_kept_however_old_its_status_is(journal, clock):
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        entered.set()
+        await release.wait()
+        return "w"
+
+    task = asyncio.create_task(drive(journal, "r", ("wait", {}), tools=[wait], lock_ttl=31_536_000.0))
+    await entered.wait()
+    clock.days(10)
+    assert (await sweep_runs(journal, older_than_ms=DAY)).kept_driven == 1
+    release.set()
+    assert (await task).text == "done"
+
+
+# Tombstones, the ledger ----------------------------------------------------------------------------------------------
+
+
+async def test_l77_s76_a_tombstone_holds_hashes_only(journal, clock, rows):
+    await drive(journal, "order-7", "iban-tr55", resource_id="ann", thread_id="t")
+    clock.days(10)
+    assert (await sweep_runs(journal, older_than_ms=DAY, tombstones=True)).tombstones == 1
+    (row,) = (await rows.all(("swept",))).values()
+    assert row.key == keys.swept("order-7")
+    assert set(row.value) == {"f", "at", "input"}
+    assert len(row.value["input"]) == 32
+    assert "iban" not in str(row.value)
+
+
+async def test_s90_the_ledger_outlives_its_runs_until_it_is_swept_itself(journal, clock, rows):
+    await rows.put(keys.conflict(1, "r", "00"), {"f": 1, "code": "run_swept"})
+    await rows.put(("idem", "conflicts", "x"), {"f": 1})
+    await drive(journal, "r", "a", resource_id="ann")
+    clock.days(10)
+    await sweep_runs(journal, older_than_ms=DAY)
+    await purge_resource(journal, "ann")
+    assert len(await rows.all(("idem",))) == 2
+    await rows.put(keys.conflict(2, "r", "01"), {"f": 1, "code": "run_swept"})
+    assert (await sweep_log(journal, "conflict", older_than_ms=DAY, dry_run=True)).deleted_rows == 1
+    swept = await sweep_log(journal, "conflict", older_than_ms=DAY)
+    assert (swept.scanned, swept.deleted_rows) == (2, 1)
+    assert len(await rows.all(("idem", "conflicts"))) == 1, "another namespace, whose name only begins alike"
+
+
+# Erasure and retention, in any order ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["sweep first", "purge first", "sweep twice"])
+async def test_l76_an_erasure_finds_the_conversation_of_a_swept_run(journal, clock, rows, order):
+    await drive(journal, "r", "iban-tr55", thread_id="t", resource_id="ann")
+    await drive(journal, "other", "b", thread_id="t2", resource_id="bob")
+    clock.days(10)
+    if order == "purge first":
+        await purge_resource(journal, "ann")
+    swept = await sweep_runs(journal, older_than_ms=DAY)
+    if order != "purge first":
+        assert swept.traces == 2
+        assert "resthr/ann/t" in await rows.all()
+        assert await rows.all(("xthr", "t")), "retention deletes no conversation"
+    if order == "sweep twice":
+        await sweep_runs(journal, older_than_ms=DAY)
+    await purge_resource(journal, "ann")
+    left = await rows.values()
+    assert not [key for key in left if {"ann", "t", "r"} & set(keys.decode(key)[1:])]
+    assert "iban-tr55" not in str(left)
+    assert "resthr/bob/t2" in left
+
+
+# Conversations -------------------------------------------------------------------------------------------------------
+
+
+async def test_conversations_go_by_their_last_activity_and_those_that_wait_stay(journal, clock, rows):
+    await drive(journal, "r1", "a", thread_id="old", resource_id="ann")
+    await drive(journal, "r2", ("wire", {"iban": "x"}), thread_id="waits", resource_id="ann")
+    await drive(journal, "r3", "a", thread_id="nobodys")
+    clock.days(10)
+    await drive(journal, "r4", "b", thread_id="young", resource_id="ann")
+    (orphan,) = await list_orphan_thread_state(journal)
+    assert (orphan.thread_id, orphan.rows) == ("nobodys", 2)
+    would = await sweep_threads(journal, older_than_ms=DAY, dry_run=True)
+    swept = await sweep_threads(journal, older_than_ms=DAY)
+    assert (swept.scanned, swept.purged, swept.kept_active, swept.kept_waiting) == (4, 2, 1, 1)
+    assert (would.purged, would.deleted_rows) == (swept.purged, swept.deleted_rows)
+    assert [one.thread_id for one in swept.orphan_thread_state] == ["nobodys"]
+    assert {key.split("/")[1] for key in await rows.all(("xthr",))} == {"young"}
+    assert await ids(journal) == ["r1", "r2", "r3", "r4"], "their runs stay"
+    assert await list_orphan_thread_state(journal) == []
+
+
+async def test_a_run_of_nobody_leaves_no_trace_and_is_counted(journal, clock):
+    await drive(journal, "r", "a", thread_id="t")
+    clock.days(10)
+    swept = await sweep_runs(journal, older_than_ms=DAY)
+    assert (swept.purged, swept.traces, swept.untraceable) == (1, 0, 1)
+    assert [one.thread_id for one in await list_orphan_thread_state(journal)] == ["t"]
+
+
+# The sweeper ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_sweeper_goes_on_after_an_error_and_stops_after_its_pass(journal, clock):
+    await drive(journal, "r", "a")
+    clock.days(10)
+    failed, passed = asyncio.Event(), asyncio.Event()
+
+    class Away(FaultyJournal):
+        async def scan(self, prefix, **options):
+            if not failed.is_set():
+                raise StoreUnavailableError("the store is away")
+            if prefix == ("ix", "status", "canceled"):
+                passed.set()
+            return await super().scan(prefix, **options)
+
+    errors = []
+
+    def on_error(error):
+        errors.append(error)
+        failed.set()
+
+    sweeper = create_retention_sweeper(Away(journal), interval_ms=1, sweep={"older_than_ms": DAY}, on_error=on_error)
+    sweeper.start()
+    sweeper.start()
+    async with asyncio.timeout(30):
+        await passed.wait()
+    await sweeper.stop()
+    await sweeper.stop()
+    assert [type(error) for error in errors] == [StoreUnavailableError]
+    assert await ids(journal) == []
+    assert sweeper.last is not None
+
+
+def test_no_age_is_guessed(journal):
+    with pytest.raises(ConfigError, match="older_than_ms"):
+        create_retention_sweeper(journal, sweep={})
+    with pytest.raises(ConfigError, match="interval_ms"):
+        create_retention_sweeper(journal, sweep={"older_than_ms": 1}, interval_ms=0)
+
+
+@pytest.mark.parametrize("age", [-1, 1.5, True, "1"])
+async def test_an_age_that_is_none_is_refused(journal, age):
+    for sweep in (sweep_runs, sweep_threads):
+        with pytest.raises(ConfigError, match="older_than_ms"):
+            await sweep(journal, older_than_ms=age)
+
+
+# Killed --------------------------------------------------------------------------------------------------------------
+
+KILLED = textwrap.dedent(
+    """
+    import asyncio, sys
+    from gnl_core import SqliteStorage, purge_resource, sweep_runs
+    from gnl_core.testing.faulty import Fault, FaultyJournal
+    path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    async def main():
+        async with SqliteStorage(path) as storage:
+            journal = FaultyJournal(storage.runs, fault=Fault(number=number, when="after"))
+            if what == "purge":
+                await purge_resource(journal, "ann")
+            else:
+                await sweep_runs(journal, older_than_ms=0, tombstones=True)
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 12])
+@pytest.mark.parametrize("what", ["purge", "sweep"])
+async def test_l76_a_process_that_was_killed_half_way_is_taken_up_by_the_next(place, what, number):
+    path = place / "j.db"
+    async with SqliteStorage(path) as storage:
+        for run in ("r1", "r2", "r3"):
+            await drive(storage.runs, run, f"iban-{run}", thread_id=f"t-{run}", resource_id="ann")
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", KILLED, str(path), what, str(number)], capture_output=True, check=False
+    )
+    assert ended.returncode in (0, 9), ended.stderr.decode()
+    assert ended.returncode == 9 or number > 5
+    async with SqliteStorage(path) as storage:
+        if what == "sweep":
+            await sweep_runs(storage.runs, older_than_ms=0, tombstones=True)
+            assert await ids(storage.runs) == []
+            assert len((await storage.runs.scan(("swept",))).entries) == 3
+            assert len((await storage.runs.scan(("resthr",))).entries) == 3
+        await purge_resource(storage.runs, "ann")
+        left = {entry.key for entry in (await storage.runs.scan(())).entries}
+        assert {key[0] for key in left} <= {"swept"}
