@@ -124,9 +124,12 @@ async def test_a_record_of_keyed_work_is_written_beside_a_generation_that_is_no_
 # A no of keyed work ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keyed", [True, False])
+KEYED = {"plain": {}, "args": {"idempotency": "args"}, "key": {"idempotency_key": lambda args: f"make {args['sku']}"}}
+
+
+@pytest.mark.parametrize("keyed", KEYED)
 async def test_a_refused_question_is_not_asked_again_in_the_same_request(shop, made, asked, keyed):
-    tools = [made(**({"idempotency": "args"} if keyed else {}))]
+    tools = [made(**KEYED[keyed])]
     await shop.run(ABC, run="first", tools=tools)
     calls = ({"sku": " ABC "}, {"sku": " ABC "})
     question = asked(await shop.run(*calls, run="second", tools=tools))
