@@ -41,6 +41,18 @@ def held(postgres_dsn, schema):
     connection.close()
 
 
+def sessions_left(dsn, name):
+    """How many sessions of this name the server keeps; it is given a while to notice that they ended."""
+    with psycopg.connect(dsn, autocommit=True) as other:
+        for _ in range(1000):
+            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+            (left,) = other.execute(query, (name,)).fetchone()
+            if not left:
+                break
+            other.execute("SELECT pg_sleep(0.01)")
+    return left
+
+
 async def value(storage, *key):
     entry = (await storage.runs.get_many([key])).entries[0]
     return None if entry is None else entry.value
@@ -168,9 +180,7 @@ async def test_closing_answers_what_is_in_flight(postgres_dsn, schema):
     storage.close()
     with pytest.raises(StoreUnavailableError, match="closed"):
         _ = storage.runs.store_id
-    with psycopg.connect(postgres_dsn) as connection:
-        left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-        assert connection.execute(left, (f"closing {schema}",)).fetchone() == (0,)
+    assert sessions_left(postgres_dsn, f"closing {schema}") == 0
 
 
 async def test_a_storage_that_nobody_keeps_ends_its_thread(postgres_dsn, schema):
@@ -293,13 +303,6 @@ def test_a_child_keeps_no_session_of_a_parent_that_was_killed(child, postgres_ds
     named = psycopg.conninfo.make_conninfo(postgres_dsn, application_name=f"orphan {schema}")
     parent = child(PROLOGUE + ORPHAN, named, schema)
     parent.wait(60)
-    with psycopg.connect(postgres_dsn, autocommit=True) as other:
-        # The server ends a session when nobody holds its socket any more; the child still runs.
-        for _ in range(2000):
-            sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-            (left,) = other.execute(sessions, (f"orphan {schema}",)).fetchone()
-            if not left:
-                break
-            other.execute("SELECT pg_sleep(0.01)")
-        assert left == 0
+    # The server ends a session when nobody holds its socket any more; the child still runs.
+    assert sessions_left(postgres_dsn, f"orphan {schema}") == 0
     parent.stdin.write("go\n")
