@@ -13,7 +13,7 @@ from gnl_core import SqliteStorage, read_run
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-RUN, RECOVER, STREAM, OWN_LOOP, GATE, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUN, RECOVER, STREAM, OWN_LOOP, GATE, WORK, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 PAYMENTS = """
 class Payments:
@@ -57,7 +57,7 @@ def test_the_first_example_runs_and_runs_again(tmp_path, monkeypatch, capsys):
         assert len(asyncio.run(read_run(storage.runs, "order-123")).steps) == 2
 
 
-@pytest.mark.parametrize("block", [STREAM, OWN_LOOP])
+@pytest.mark.parametrize("block", [STREAM, OWN_LOOP, WORK])
 def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": "__main__"}
