@@ -205,7 +205,8 @@ async def test_an_agents_own_prompt_may_change_while_its_work_is_under_way(journ
     def told(system):
         return Gnl(journal, agents={"billing": {"model": ScriptedModel(ONE), "tools": [charge], "system": system}})
 
-    await told("Be brief.").run("billing", **APRIL)
+    (asked,) = (await told("Be brief.").run("billing", **APRIL)).interrupts
+    assert (await told("Be kind.").run("billing", **APRIL)).interrupts == (asked,)
     result = await told("Be kind.").run("billing", **APRIL, approvals={"s0p0": True})
     assert (result.text, effects.count()) == ("Done.", 1)
 

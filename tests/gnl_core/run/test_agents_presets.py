@@ -2,7 +2,7 @@
 
 import pytest
 
-from gnl_core import Context, Duplicates, DuplicatesByClass, Gnl, RunLimits, read_idem_ledger, tool
+from gnl_core import Context, Duplicates, DuplicatesByClass, Gnl, RunLimits, SemanticIdentity, read_idem_ledger, tool
 from gnl_core.agents import AgentOptions
 from gnl_core.errors import (
     ConfigError,
@@ -12,10 +12,12 @@ from gnl_core.errors import (
     ToolDeclarationError,
 )
 from gnl_core.presets import expand_preset, layered, merge_limits
+from gnl_core.prior import Found
 from gnl_core.run_options import DriveOptions
 from gnl_core.testing.scripted import ScriptedModel
 
 CLASSES = ("transactional", "notification", "delete", "external-api", "idempotent-write")
+IN_THREAD = Duplicates(action="suspend", scope="thread")
 ONE = [[("charge", {"order": 1})], "Done."]
 TWO = [[("charge", {"order": 1})], [("charge", {"order": 1})], "Done."]
 
@@ -35,6 +37,26 @@ def known(order):
 
 def firm(journal, tools, turns, **options):
     return Gnl(journal, agents={"billing": {"model": ScriptedModel(turns), "tools": tools}}, **options)
+
+
+class Finder:
+    """Finds nothing, and says that it was asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def check(self):
+        return ()
+
+    def freeze(self):
+        return {}
+
+    async def find(self, subject, *, judge):
+        self.asked += 1
+        return Found()
+
+    async def remember(self, subject):
+        return ()
 
 
 def rules(limits):
@@ -102,6 +124,32 @@ def test_a_rule_for_one_class_drops_none_for_the_others():
     assert rules(merge_limits(base, over)) == {**rules(base), "notification": ("off", "request")}
     over = RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={}, default="block"))
     assert rules(merge_limits(base, over)) == {**rules(base), None: ("block", "request")}
+
+
+def test_a_finder_stays_beside_a_rule_for_one_class():
+    finder = Finder()
+    base = expand_preset("critical")["limits"]
+    with_finder = merge_limits(
+        base, RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={}, default=IN_THREAD, semantic=finder))
+    )
+    assert with_finder.duplicates.semantic is finder
+    assert rules(with_finder) == rules(base)
+    over = RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={"notification": "off"}))
+    assert merge_limits(with_finder, over).duplicates.semantic is finder
+
+
+async def test_a_run_under_frozen_limits_is_given_its_finder_again(journal, effects):
+    tools = [charging(effects, recover=known, confirm=True, semantic_identity=SemanticIdentity(keys=("order",)))]
+    turns = [[("charge", {"order": 1})], [("charge", {"order": 2})], "Done."]
+    finders = [Finder(), Finder()]
+    results = []
+    for finder, approvals in zip(finders, ({}, {"s0p0": True}), strict=True):
+        declared = DuplicatesByClass(by_class={}, default=IN_THREAD, semantic=finder)
+        gnl = firm(journal, tools, turns, preset="critical", limits=RunLimits(side_effect_duplicates=declared))
+        results.append(await gnl.run("billing", run_id="r", thread_id="t", prompt="Go.", approvals=approvals))
+    assert ([one.tool_call_id for one in results[1].interrupts], effects.count()) == (["s1p0"], 1)
+    assert finders[1].asked == 1, "of the second call, in the drive that was given the second finder"
+    assert not [warning for warning in results[1].warnings if "inactive" in warning]
 
 
 def test_one_rule_for_all_classes_wins_whole():
