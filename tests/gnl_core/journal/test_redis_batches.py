@@ -63,6 +63,39 @@ def test_counters_add_as_python_does_whatever_their_size_and_names(store):
         check()
 
 
+async def test_sums_are_exact_where_doubles_are_not(store):
+    edges = [0, 1, 5, 10**15 - 1, 10**15, 2**53 + 1, 10**16 - 1, 10**16 + 1, 10**17 + 3, 2**63, 10**18 - 1, 10**30 + 1]
+    numbers = [sign * edge for edge in edges for sign in (1, -1)]
+    fields = {f"{left} {right}": (left, right) for left in numbers for right in numbers}
+    for side in (0, 1):
+        by = {name: pair[side] for name, pair in fields.items()}
+        answer = await store.runs.apply([Add(("c",), by)], batch=new_batch())
+    assert answer.counters[("c",)] == {name: sum(pair) for name, pair in fields.items()}
+
+
+async def test_a_field_is_found_however_its_row_was_spelt(store):
+    # A lone surrogate has the whole value written in ASCII.
+    await store.runs.apply([Put(("c",), {"ü": 1, "\ud800": 2})], batch=new_batch())
+    answer = await store.runs.apply([Add(("c",), {"ü": 10, "\ud800": 20, "n": 5})], batch=new_batch())
+    assert answer.counters == {("c",): {"ü": 11, "\ud800": 22, "n": 5}}
+
+
+async def test_what_is_deleted_is_gone_from_every_index(store):
+    rows = [Put(("p", f"{row:03d}"), row) for row in range(200)]
+    mark = (await store.runs.apply(rows, batch=new_batch())).version
+    new = [Put(("p", name), 1) for name in ("a", "b", "c")]
+    await store.runs.apply(new, batch=new_batch())
+    await store.runs.apply([Delete(("p", "a"))], batch=new_batch())
+    await store.runs.delete_prefix(("p", "b"))
+    assert [entry.key for entry in (await store.runs.scan(("p",), newer_than=mark)).entries] == [("p", "c")]
+    scoped = store.runs.scoped("org")
+    await scoped.apply([Put(("a",), 1), Put(("b",), 1)], batch=new_batch())
+    await scoped.apply([Delete(("a",))], batch=new_batch())
+    assert await store.runs.scopes() == ["", "org"]
+    await scoped.apply([Delete(("b",))], batch=new_batch())
+    assert await store.runs.scopes() == [""]
+
+
 def test_what_is_no_counter_refuses_as_it_does_in_memory(store):
     values = st.recursive(
         st.one_of(st.none(), st.booleans(), INTEGERS, st.floats(allow_nan=False, allow_infinity=False), FIELDS),

@@ -150,8 +150,11 @@ async def test_a_storage_that_nobody_keeps_ends_its_thread(server):
     assert not thread.is_alive()
 
 
+# A debugging loop tells of slow callbacks; how slow one was is not what this is about.
 STORE = """
+import logging
 from gnl_core import RedisStorage
+logging.getLogger("asyncio").setLevel(logging.ERROR)
 from gnl_core.journal.port import Applied
 def store():
     return RedisStorage(path, accept_async_replication=True)
@@ -204,6 +207,29 @@ storage.close()
 """
     assert run(program(text), server.url) == "[0, 0, 0]\n"
     assert asyncio.run(storage.runs.get_many([("n",)])).entries[0].value == {"n": 40 * 7}
+
+
+def test_a_child_makes_no_store_where_its_parents_is_gone(run, new_redis):
+    server = new_redis()
+    text = """
+storage = store()
+asyncio.run(storage.runs.apply([Create(("a",), 1)], batch=new_batch()))
+import redis
+client = redis.Redis.from_url(path)
+client.flushall()
+client.close()
+pid = os.fork()
+if pid == 0:
+    try:
+        asyncio.run(storage.runs.apply([Create(("a",), 1)], batch=new_batch()))
+    except StoreUnavailableError as error:
+        print(error.code, "emptied" in str(error), flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+storage.close()
+"""
+    assert run(program(text), server.url) == "store_unavailable True\n"
+    assert server.ask("DBSIZE") == ":0"
 
 
 def test_a_fork_beside_calls_under_way_loses_none_and_answers_each_once(run, server, storage):
