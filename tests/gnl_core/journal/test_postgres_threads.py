@@ -210,7 +210,9 @@ async def test_the_clock_goes_back_for_nobody(storage, postgres_dsn, schema):
 
 
 PROLOGUE = """
+import logging
 from gnl_core import PostgresStorage
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine is slow, which it would tell on stderr
 schema = sys.argv[2]
 """
 
