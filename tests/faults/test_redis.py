@@ -13,8 +13,6 @@ EFFECTS = {
     "single": {"charge order-1/s0p0": 1},
     "parallel": {"charge order-1/s0p0": 1, "ship order-1/s0p1": 1, "charge order-1/s0p2": 1},
     "approval": {"charge order-1/s0p0": 1},
-    "by_args": {"charge order-1/s0p0": 1, "charge order-1/s0p1": 1},
-    "twins": {"charge order-1/s0p0": 1, "charge order-1/s0p1": 1},
 }
 
 
