@@ -235,6 +235,7 @@ class Eraser:
         """Delete what was remembered in a conversation; the generations first, so that no cache believes the rest."""
         scope = keys.thread_scope(thread)
         before = self.counts.total()
+        await self.beside((*scope, "args"))
         for part in keys.THREAD_PARTS:
             await self.under((*scope, part))
         if not self.dry_run:
@@ -242,6 +243,17 @@ class Eraser:
         await self.under(keys.thread_of(thread))
         await self.under(keys.workers_of(thread))
         self.threads += self.counts.total() > before
+
+    async def beside(self, prefix: Key) -> None:
+        """Delete what bodies that no run began returned late, of the records at and below a prefix."""
+        async for entry in scan_all(self.journal, prefix):
+            await self.late(entry)
+
+    async def late(self, record: Entry) -> None:
+        """Delete what the body of a record returned late, where no run began it: else it goes with its run."""
+        run = record.value.get("run") if isinstance(record.value, dict) else None
+        if isinstance(run, str) and run.startswith("__"):
+            await self.under(keys.request(run))
 
     async def runs_in(self, thread: str) -> list[str]:
         """Return the root runs of a conversation."""

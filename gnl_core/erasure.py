@@ -173,6 +173,7 @@ async def purge_cross_run(
     eraser = Eraser(journal, force=force, dry_run=dry_run)
     what = f"cross-run work of {tool}"
     await refuse_claimed(eraser, prefix, what)
+    await eraser.beside(prefix)
     await eraser.under(prefix)
     return purged(what, eraser)
 

@@ -29,8 +29,8 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
     worked in, and of the others their own part; their jobs across channels; work recorded for them across runs and in
     conversations; the traces of swept runs. Refusals in the ledger stay: they hold no content.
 
-    Rows that name nobody cannot be found: `list_orphan_thread_state` counts them. Every conversation's records are
-    read for it once.
+    Rows that name nobody cannot be found: `list_orphan_thread_state` counts them. The head of every run and every
+    conversation's records are read for it once, which takes its time in a large journal.
 
     Args:
         journal: The store.
@@ -74,6 +74,7 @@ class _Person:
         self.threads: list[str] = []
         self.shared: list[str] = []
         self.records: list[Key] = []
+        self.late: list[Entry] = []
         self._involved: list[str] = []
         self._claimed: Key | None = None
 
@@ -81,6 +82,7 @@ class _Person:
         """Read which runs, conversations and records are theirs."""
         eraser, journal = self.eraser, self.eraser.journal
         self.roots = await eraser.indexed("res", self.resource)
+        self.roots += await self._unlisted(set(self.roots))
         threads = {entry.key[2] async for entry in scan_all(journal, keys.traces_of(self.resource))}
         for looked in await eraser.look(self.roots):
             head = read_head(looked.head)
@@ -98,6 +100,12 @@ class _Person:
                 self.threads.append(thread)
                 self._involved += [root for root in runs if root not in self._involved]
         await self._find_records()
+
+    async def _unlisted(self, listed: set[str]) -> list[str]:
+        """Return their runs that stand in no index: forks whose copying was broken off."""
+        roots = [root async for root in segments_of(self.eraser.journal, ("run",)) if root not in listed]
+        heads = [read_head(looked.head) or {} for looked in await self.eraser.look(roots)]
+        return [root for root, head in zip(roots, heads, strict=True) if head.get("resource") == self.resource]
 
     async def _is_shared(self, thread: str, runs: list[str]) -> bool:
         own = keys.worked(thread, self.resource)
@@ -131,6 +139,7 @@ class _Person:
             self._claimed = entry.key
         if kept:
             self.records.append(entry.key)
+            self.late.append(entry)
 
     async def refuse(self) -> None:
         """Raise if some of it is being worked on.
@@ -152,6 +161,8 @@ class _Person:
             tools = {tool async for tool in segments_of(eraser.journal, (*scope, "sem"))}
             for tool in sorted(tools):
                 await _erase_similar(eraser, scope, tool, roots)
+        for entry in self.late:
+            await eraser.late(entry)
         await eraser.rows(self.records)
         for root in self.roots:
             await eraser.run(root)

@@ -127,6 +127,8 @@ def _undriven(rows: Mapping[Key, Entry], root: str, now: int) -> tuple[Expect, .
 
 
 def _check(rows: Mapping[Key, Entry], root: str, step: int) -> None:
+    if (read_head(rows.get(keys.head(root))) or {}).get("erasing"):
+        raise ForkRefusedError(f"run {root!r} is being erased, or its erasing was broken off", run_id=root)
     steps = sum(1 for key in rows if len(key) == 5 and key[2:4] == (keys.ROOT, "model"))
     if type(step) is not int or not 0 <= step <= steps:
         raise ForkRefusedError(

@@ -193,8 +193,21 @@ async def _is_owned(eraser: Eraser, thread: str) -> bool:
     async for entry in scan_all(eraser.journal, keys.workers_of(thread)):
         if entry.key[2:3] == ("of",):
             return True
+    if await _names_persons(eraser.journal, thread):
+        return True
     heads = [read_head(looked.head) for looked in await eraser.look(await eraser.runs_in(thread))]
     return any(head is not None and head.get("resource") for head in heads)
+
+
+async def _names_persons(journal: Journal, thread: str) -> bool:
+    """Return whether each row of a conversation is work that names its person, as that of no run may."""
+    seen = False
+    for prefix in (keys.thread_of(thread), keys.thread_scope(thread)):
+        async for entry in scan_all(journal, prefix):
+            seen = entry.key[2] == "args" and isinstance(entry.value, dict) and bool(entry.value.get("resource"))
+            if not seen:
+                return False
+    return seen
 
 
 async def _kept(eraser: Eraser, thread: str, before: int) -> str | None:

@@ -10,6 +10,7 @@ from gnl_core import (
     RunLimits,
     SemanticIdentity,
     agent_tool,
+    fork_run,
     keys,
     list_runs,
     purge_cross_run,
@@ -25,6 +26,7 @@ from gnl_core import (
 from gnl_core.errors import (
     ChildRunError,
     ConfigError,
+    ForkRefusedError,
     GnlError,
     IdInvalidError,
     RefusedError,
@@ -184,6 +186,26 @@ async def test_work_of_no_run_goes_with_its_person(journal, rows):
     assert [entry.value["resource"] for entry in (await rows.all(("xrun",))).values()] == ["bob"]
 
 
+async def test_what_a_body_of_no_run_returned_late_goes_with_its_record(journal, rows):
+    for number, purge in enumerate((purge_resource(journal, "ann"), purge_cross_run(journal, tool="charge"))):
+        await with_idempotency(charge, journal, resource_id="ann")(order=str(number))
+        (record,) = (await rows.all(("xrun",))).values()
+        late = keys.evidence(record.value["run"], keys.ROOT, "s0p0", 1)
+        await rows.put(late, {"f": 1, "ok": True, "output": "charged"})
+        assert (await purge).rows == {"run": 1, "xrun": 1}
+        assert await rows.all() == {}
+
+
+async def test_a_fork_that_was_broken_off_goes_with_its_person(journal, rows):
+    await drive(journal, "r", "a", resource_id="ann")
+    await fork_run(journal=journal, run_id="r", step=1, new_run_id="copy")
+    await rows.change(keys.head("copy"), forking=True)
+    for key in [key for key in await rows.all(("ix",)) if "copy" in key]:
+        await rows.delete(key)
+    assert (await purge_resource(journal, "ann")).runs == 2
+    assert await rows.all() == {}
+
+
 async def test_work_across_runs_is_erased_by_tool_or_by_key(journal, rows):
     for order in ("1", "2", "3"):
         await with_idempotency(charge, journal)(order=order)
@@ -319,6 +341,8 @@ async def test_a_half_erased_run_is_driven_no_more(journal):
     faulty = FaultyJournal(journal, fault=Fault(number=2, action="unavailable"))
     with pytest.raises(StoreUnavailableError):
         await purge_run(faulty, "r")
+    with pytest.raises(ForkRefusedError, match="being erased"):
+        await fork_run(journal=journal, run_id="r", step=0, new_run_id="copy")
     with pytest.raises(RefusedError, match="being erased"):
         await resume_run(run_id="r", journal=journal, model=ScriptedModel(["x"]), tools=[create])
     assert (await purge_run(journal, "r")).runs == 1
