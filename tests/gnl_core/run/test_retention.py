@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from gnl_core import (
     ConfigError,
+    Context,
     Duplicates,
     InMemoryStorage,
     RunLimits,
@@ -27,9 +28,9 @@ from gnl_core import (
     sweep_threads,
     tool,
 )
-from gnl_core.errors import StoreUnavailableError
+from gnl_core.errors import RefusedError, RunSweptError, StoreUnavailableError
 from gnl_core.journal import Delete, Put, new_batch
-from gnl_core.testing.faulty import FaultyJournal
+from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
 DAY = 86_400_000
@@ -204,6 +205,34 @@ async def test_l77_s76_a_tombstone_holds_hashes_only(journal, clock, rows):
     assert set(row.value) == {"f", "at", "input"}
     assert len(row.value["input"]) == 32
     assert "iban" not in str(row.value)
+
+
+async def test_s76_a_late_retry_of_a_swept_run_is_refused_and_acts_no_second_time(journal, clock, effects):
+    @tool
+    def charge(ctx: Context, order: int) -> str:
+        effects.fire("charge", ctx)
+        return "charged"
+
+    async def order():
+        calls, options = [("charge", {"order": 7})], {"tools": [charge], "tombstone_policy": "reject"}
+        return await drive(journal, "order-7", *calls, **options)
+
+    await order()
+    clock.days(10)
+    for number in range(1, 8):  # broken off before each of its writes: there is no moment of neither run nor tombstone
+        faulty = FaultyJournal(journal, fault=Fault(number=number, action="unavailable"))
+        try:
+            await sweep_runs(faulty, older_than_ms=DAY, tombstones=True)
+        except StoreUnavailableError:
+            if number > 1:
+                with pytest.raises(RefusedError):
+                    await order()
+        else:
+            break
+    with pytest.raises(RunSweptError):
+        await order()
+    assert number > 1
+    assert effects.count() == 1
 
 
 async def test_s90_the_ledger_outlives_its_runs_until_it_is_swept_itself(journal, clock, rows):
