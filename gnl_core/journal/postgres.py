@@ -17,8 +17,8 @@ from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refu
 from gnl_core.journal.postgres_report import SETTINGS, judge
 from gnl_core.journal.postgres_state import Options, PostgresStatistics
 from gnl_core.journal.postgres_thread import LoopThread
-from gnl_core.journal.sqlite_call import Held, Job
-from gnl_core.journal.sqlite_state import Clock
+from gnl_core.journal.state import Clock
+from gnl_core.journal.waiting import Held, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

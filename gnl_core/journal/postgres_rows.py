@@ -30,7 +30,7 @@ from gnl_core.journal.postgres_target import (
     translate,
     unknown_error,
 )
-from gnl_core.journal.sqlite_state import Clock
+from gnl_core.journal.state import Clock
 from gnl_core.journal.values import from_text, key_of
 
 Row: TypeAlias = tuple[Any, ...]

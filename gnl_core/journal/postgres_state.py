@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnl_core.journal.sqlite_state import Statistics
+from gnl_core.journal.state import Statistics
 
 
 @dataclass(frozen=True, slots=True)

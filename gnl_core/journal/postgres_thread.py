@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gnl_core.errors import StoreUnavailableError
-from gnl_core.journal import sqlite_process
-from gnl_core.journal.sqlite_call import Job, deliver
+from gnl_core.journal import process
+from gnl_core.journal.waiting import Job, deliver
 
 
 class Served(Protocol):
@@ -41,7 +41,7 @@ class LoopThread:
         self._make = make
         self._closed = False
         self._start_over()
-        sqlite_process.register(self)
+        process.register(self)
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()

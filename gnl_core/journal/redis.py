@@ -19,7 +19,7 @@ from gnl_core.journal.redis_scripts import check_prefix
 from gnl_core.journal.redis_session import RedisSession, State
 from gnl_core.journal.redis_thread import LoopThread
 from gnl_core.journal.redis_wire import address_of
-from gnl_core.journal.sqlite_call import Held, Job
+from gnl_core.journal.waiting import Held, Job
 
 
 class _Engine:

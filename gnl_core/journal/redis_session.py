@@ -18,7 +18,7 @@ from gnl_core.journal.redis_replicas import WaitReplicas, wait_for_replicas
 from gnl_core.journal.redis_rows import arguments_of, check_status, entry_of
 from gnl_core.journal.redis_scripts import SCHEMA, ScriptName, keys_of, script
 from gnl_core.journal.redis_wire import Address, Line, Wire
-from gnl_core.journal.sqlite_state import Clock
+from gnl_core.journal.state import Clock
 from gnl_core.journal.values import from_text, key_of
 
 logger = logging.getLogger("gnl_core.journal.redis_session")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gnl_core.errors import StoreUnavailableError
-from gnl_core.journal import sqlite_process
-from gnl_core.journal.sqlite_call import Job, deliver
+from gnl_core.journal import process
+from gnl_core.journal.waiting import Job, deliver
 
 
 class Session(Protocol):
@@ -33,7 +33,7 @@ class LoopThread:
         self._closed = False
         self._running: _Running | None = None
         self._lock = threading.RLock()  # a collection between a fork's two halves may stop this thread
-        sqlite_process.register(self)
+        process.register(self)
 
     def submit(self, job: Job) -> None:
         """Begin a call: `job.work(session, *job.arguments)`, a coroutine.

@@ -15,12 +15,12 @@ from typing import Any, Self, cast
 from gnl_core.errors import ConfigError
 from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
 from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
-from gnl_core.journal.sqlite_call import Held, Job
 from gnl_core.journal.sqlite_open import Durability, target_of
 from gnl_core.journal.sqlite_rows import Rows
-from gnl_core.journal.sqlite_state import Clock, Statistics
 from gnl_core.journal.sqlite_thread import Reader, Writer
 from gnl_core.journal.sqlite_write import WriteRows
+from gnl_core.journal.state import Clock, Statistics
+from gnl_core.journal.waiting import Held, Job
 
 
 class _Engine:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gnl_core.errors import JournalFormatError, StoreCorruptError
 from gnl_core.journal.batches import Span
 from gnl_core.journal.port import Entry, Key, Page, Read
-from gnl_core.journal.sqlite_state import Clock, Statistics
+from gnl_core.journal.state import Clock, Statistics
 from gnl_core.journal.values import from_text, key_of, size_of, to_text
 
 ROW_FORMAT = 1

@@ -18,12 +18,12 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from gnl_core.errors import StoreCorruptError, StoreUnavailableError, StoreUnknownError
-from gnl_core.journal import sqlite_process
-from gnl_core.journal.sqlite_call import Job, Outcome, deliver
+from gnl_core.journal import process
 from gnl_core.journal.sqlite_open import Busy, Target, busy_error, connect, translate
 from gnl_core.journal.sqlite_rows import Rows
-from gnl_core.journal.sqlite_state import Clock, Statistics
 from gnl_core.journal.sqlite_write import WriteRows
+from gnl_core.journal.state import Clock, Statistics
+from gnl_core.journal.waiting import Job, Outcome, deliver
 
 _MOST_BATCHES = 128  # of one transaction: what waits behind it should not wait long
 _LONGEST_NAP_S = 0.01
@@ -48,7 +48,7 @@ class Worker(Generic[_RowsT]):
         self._file = ""
         self._identity: tuple[int, int] | None = None
         self._start_over()
-        sqlite_process.register(self)
+        process.register(self)
 
     def _start_over(self) -> None:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()

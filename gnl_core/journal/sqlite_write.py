@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gnl_core.journal.batches import Ruling, Span, Step, rule
 from gnl_core.journal.port import Applied, JsonValue, Refused
 from gnl_core.journal.sqlite_rows import JSON_TEXT, ROW_FORMAT, Row, Rows
-from gnl_core.journal.sqlite_state import Clock, Statistics
+from gnl_core.journal.state import Clock, Statistics
 from gnl_core.journal.values import to_text
 
 _INSERT = (

@@ -1,4 +1,4 @@
-"""One call of a SQLite store's thread, who waits for it, and how its outcome comes back to them."""
+"""One call of a store's thread, who waits for it, and how its outcome comes back to them."""
 
 from __future__ import annotations
 

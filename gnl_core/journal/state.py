@@ -1,4 +1,4 @@
-"""What the two threads of a SQLite store share: a clock, and counts of what has been done."""
+"""What the threads of a store share: a clock, and counts of what has been done."""
 
 from __future__ import annotations
 

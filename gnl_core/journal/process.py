@@ -1,4 +1,4 @@
-"""What the threads of SQLite stores owe their process: they survive its forks and finish before it ends."""
+"""What the threads of stores owe their process: they survive its forks and finish before it ends."""
 
 from __future__ import annotations
 
