@@ -9,7 +9,7 @@ from gnl_core.journal.port import Journal, Key
 
 
 async def segments_of(journal: Journal, prefix: Key) -> AsyncIterator[str]:
-    """Yield each segment that follows the prefix in some key, in the order of their bytes.
+    """Yield each segment that follows the prefix in some key, in the order of the keys.
 
     Raises:
         JournalError: The store cannot be read.
