@@ -12,7 +12,8 @@ headless       nobody can answer: deletions and notifications that repeat are le
                APIs run, everything else stops the run with an error
 =============  ======================================================================================================
 
-A preset covers `Gnl.run`, `Gnl.stream` and `Gnl.resume`: what is given beside it wins, option by option.
+A preset covers `Gnl.run`, `Gnl.stream` and `Gnl.resume`, the only doors there are: workflows do not exist yet, and
+`run_durable` takes the same options one by one. What is given beside a preset wins, option by option.
 """
 
 from __future__ import annotations
