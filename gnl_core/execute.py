@@ -180,7 +180,7 @@ class Executor:
             ops: tuple[Op, ...] = (Create(call.record_key, record.to_json(), blob),)
         else:
             ops = (Replace(call.record_key, claim.entry.version, record.to_json(), blob),)
-        if call.tool.args_mode and self.request.fence is not None:
+        if call.keyed and self.request.fence is not None:
             ops = (*ops, mirror(self.part, call, record, blob))
         return ops
 
@@ -318,7 +318,7 @@ class Executor:
         if claim.entry is None:
             return record
         ops: list[Op] = [Replace(call.record_key, claim.entry.version, record.to_json())]
-        if call.tool.args_mode and self.request.fence is not None:
+        if call.keyed and self.request.fence is not None:
             ops.append(mirror(self.part, call, record, None))
         await self.request.write(ops, pending=self.pending, terminal=True)
         return record

@@ -14,6 +14,7 @@ from gnl_core.identity import Identity, Unusable, amounts_differ, amounts_of
 from gnl_core.incidents import Incident
 from gnl_core.journal.port import Entry, JsonValue, Key, Op
 from gnl_core.prior import Found, Inactive, Prior, Similar, Subject
+from gnl_core.records import stamped
 
 if TYPE_CHECKING:
     from gnl_core.records import CallRecord
@@ -73,9 +74,16 @@ class Findings:
         return keys.marker(keys.thread_scope(call.thread), call.tool.name, call.args_digest)
 
     async def marker(self) -> Entry | None:
-        """Return the conversation's marker of this work, this call's own too."""
+        """Return the conversation's marker of this work, this call's own too.
+
+        Raises:
+            StoreCorruptError: There is one, and it cannot be read.
+        """
         key = self.marker_key
-        return (await self._window()).get(key) if key is not None else None
+        marker = (await self._window()).get(key) if key is not None else None
+        if marker is not None:
+            stamped(marker)  # one that cannot be read hides earlier work: nothing runs on its word
+        return marker
 
     async def exact(self) -> Prior | None:
         """Return earlier work of the scope with these very arguments, the first of it.

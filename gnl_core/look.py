@@ -52,7 +52,7 @@ def _said(request: Request, call: Call) -> Entry | None:
     That is no work, so it stands in the run's own rows, and binds nobody else who asks for the same work. A call with
     the very arguments of an earlier one of its step shares what was said to that.
     """
-    if not call.tool.args_mode or request.fence is None:
+    if not call.keyed or request.fence is None:
         return None
     for position in (call.position, *range(call.position)):
         entry = request.rows.get(keys.tool(call.root, call.part, call.step, position))

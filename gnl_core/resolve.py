@@ -52,7 +52,15 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
     record_digest, provider_key = digest, f"{run}:{part.id}"
     if tool.args_mode:
         record_digest = tool.key_of(part.args)
-        key, provider_key = _work_key(request, where, tool, record_digest)
+        own, (key, provider_key) = key, _work_key(request, where, tool, record_digest)
+        begun = _begun_work(request, known, own, run, part.id) if known is not None else None
+        if begun is not None and begun[0] != key:
+            request.warn(
+                f"{tool.name} (call {part.id} of run {run}) was begun under another name of its work than the tool "
+                "gives it now; it stays under that one"
+            )
+        if begun is not None:
+            key, record_digest, provider_key = begun
     return Call(
         root=request.root,
         part=where,
@@ -122,6 +130,28 @@ def provider_prefix(journal: Journal) -> str:
     # No organisation's name may end inside another's: ':' ends it here, so within it one is escaped.
     name = journal.org.replace("%", "%25").replace(":", "%3A")
     return f"org:{name}:" if name else ""
+
+
+def _begun_work(request: Request, known: Entry, own: Key, run: str, call: str) -> tuple[Key, str, str] | None:
+    """Return key, digest and provider key under which a call has begun; None where it has not.
+
+    A tool may name its work otherwise by now: by another key, in another window, or not at all when the call was made.
+    """
+    record = request.record_of(known)
+    if record.status in ("suspended", "released"):
+        return None
+    if not record.mirror_of:
+        return None if record.terminal else (own, record.digest, f"{run}:{call}")
+    key = keys.decode(record.mirror_of)
+    match key:
+        case ("xrun", "args", tool, digest):
+            return key, digest, f"{tool}:{digest}"
+        case ("xthr", thread, "args", tool, digest):
+            return key, digest, f"thr:{thread}:{tool}:{digest}"
+        case ("run", _, _, "args", tool, digest):
+            return key, digest, f"{run}:{tool}:{digest}"
+        case _:
+            return None
 
 
 def _work_key(request: Request, where: str, tool: Tool, digest: str) -> tuple[Key, str]:

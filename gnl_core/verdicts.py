@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
+from gnl_core import keys
 from gnl_core.journal.port import Create, Entry, JsonValue, Key, Op
 from gnl_core.records import CallRecord, QuestionKind
 
@@ -87,6 +88,16 @@ class Call:
     thread: str | None
     resource: str | None
     actor: str | None
+
+    @property
+    def own_key(self) -> Key:
+        """Where the run's own row of the call stands."""
+        return keys.tool(self.root, self.part, self.step, self.position)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the record stands elsewhere: under what names the work, and the run's own row only mirrors it."""
+        return self.record_key != self.own_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Walker:
 
     def _keyed(self, ctx: CallContext) -> bool:
         """Whether the call's work is named by its arguments, and the run's own row of the call only mirrors it."""
-        return ctx.call.tool.args_mode and self.request.fence is not None
+        return ctx.call.keyed and self.request.fence is not None
 
     def _own(self, ctx: CallContext) -> Key:
         return keys.tool(ctx.call.root, self.part, ctx.call.step, ctx.call.position)
@@ -344,14 +344,14 @@ class Walker:
         extra += self._noted(ctx, [incident for proceed in proceeds for incident in proceed.incidents])
         finish = tuple(one for proceed in proceeds for one in proceed.finish)
         first = ctx.state in (State.FRESH, State.ANSWERED)
-        if not tool.side_effect and not tool.args_mode:
+        if not tool.side_effect and not call.keyed:
             extra += self._asked(ctx)
             if extra:
                 await self.request.write(extra, pending=self.pending, begins=True)
             slot.claim = Claim(record, ctx.entry, self.request.now, first, finish, ctx)
             return True
         ops: list[Op] = [self._over(ctx, record), *self._asked(ctx)]
-        if tool.args_mode and self.request.fence is not None:
+        if call.keyed and self.request.fence is not None:
             extra.append(mirror(self.part, call, record, None))
         if ctx.answer_entry is not None:
             # A decision that changed since it was read: the call walks again under the new one.

@@ -145,19 +145,16 @@ class SemanticGate:
             return Found(counts=counts, notices=(self._scan_notice(subject, detail),))
 
     async def _find(self, subject: Subject, counts: dict[str, int], *, judge: bool) -> Found:
-        # Both are awaited to their end, also where one fails: the record needs the vector all the same.
-        look = asyncio.wait_for(self._look(subject), SEARCH_SECONDS)
-        # The embedder is sent off first: what is worked out here meanwhile then takes none of the call's time.
-        embedded, rows = await asyncio.gather(self._embed(subject), look, return_exceptions=True)
-        if isinstance(embedded, BaseException):
-            raise embedded
+        # One after the other: the embedder's threads want every core, and reads beside them slow both down.
+        rows = await self._looked(subject)
+        embedded = await self._embed(subject)
         counts |= {
             "embedded": int(embedded.called),
             "embed_hits": int(embedded.cached),
             "embed_ms": embedded.milliseconds,
         }
-        if isinstance(rows, BaseException):
-            raise rows
+        if isinstance(rows, Exception):
+            raise rows  # only now: the record needs the vector all the same
         async with asyncio.timeout(SEARCH_SECONDS):
             candidates, dropped_stamp = await self._recall(subject, rows, embedded)
         finding = decide(subject.identity, candidates, rules=self._rules)
@@ -205,6 +202,13 @@ class SemanticGate:
             if _drive_of(subject) in self._missed:
                 return Embedded(vector=None)
         return await self._embed(subject)
+
+    async def _looked(self, subject: Subject) -> tuple[Entry | None, set[str], set[str]] | Exception:
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                return await self._look(subject)
+        except Exception as error:
+            return error
 
     async def _look(self, subject: Subject) -> tuple[Entry | None, set[str], set[str]]:
         """Read the scope's generation, the pairs that a person let pass, and the records whose identity folds alike."""

@@ -25,7 +25,7 @@ class Crash:
         """Settle the call, let it begin again, or block."""
         record, call = ctx.record, ctx.call
         assert record is not None
-        if ctx.state is State.RUNNING and (call.tool.args_mode or record.fence == ctx.request.fence):
+        if ctx.state is State.RUNNING and (call.keyed or record.fence == ctx.request.fence):
             return Wait(call.record_key)
         settled = settle_by_evidence(ctx)
         if settled is not None:
@@ -56,7 +56,9 @@ class Crash:
             return Block(
                 RetryLimitExceededError(
                     f"{call.tool.name} (call {call.id} of run {call.run}) has begun {record.attempts} times, its "
-                    f"max_retries is {call.tool.max_retries}; raise it, or settle the call with what is known of it",
+                    f"max_retries is {call.tool.max_retries}; raise it, or answer "
+                    f"'{record.run or call.run}/{record.call}/in_doubt/{record.attempts}' with what is known of it: "
+                    "gnl approvals deny | settle takes the place of a yes",
                     run_id=call.run,
                     tool_call_id=call.id,
                     tool=call.tool.name,
