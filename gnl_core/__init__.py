@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gnl_core.erasure_person import purge_resource as purge_resource
     from gnl_core.errors import AlreadyDecidedError as AlreadyDecidedError
     from gnl_core.errors import ApprovalRequiredError as ApprovalRequiredError
+    from gnl_core.errors import BatchPlanMismatchError as BatchPlanMismatchError
     from gnl_core.errors import CanceledError as CanceledError
     from gnl_core.errors import CompensatedRunError as CompensatedRunError
     from gnl_core.errors import ConfigError as ConfigError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from gnl_core.errors import JournalError as JournalError
     from gnl_core.errors import MissingExtraError as MissingExtraError
     from gnl_core.errors import ModelError as ModelError
+    from gnl_core.errors import NotAnAgentRunError as NotAnAgentRunError
     from gnl_core.errors import NotCanonicalError as NotCanonicalError
     from gnl_core.errors import NotPerformedError as NotPerformedError
     from gnl_core.errors import RefusedError as RefusedError
@@ -64,8 +66,10 @@ if TYPE_CHECKING:
     from gnl_core.errors import RunSweptError as RunSweptError
     from gnl_core.errors import RunThreadMismatchError as RunThreadMismatchError
     from gnl_core.errors import SideEffectRetryBlockedError as SideEffectRetryBlockedError
+    from gnl_core.errors import StepRetryBlockedError as StepRetryBlockedError
     from gnl_core.errors import StepTimeoutError as StepTimeoutError
     from gnl_core.errors import TaintedSideEffectError as TaintedSideEffectError
+    from gnl_core.errors import ThreadOwnerMismatchError as ThreadOwnerMismatchError
     from gnl_core.errors import ToolArgumentsError as ToolArgumentsError
     from gnl_core.errors import ToolError as ToolError
     from gnl_core.errors import ToolLoopDetectedError as ToolLoopDetectedError
@@ -185,6 +189,10 @@ _HOMES = {
         "ToolError",
         "ToolLoopDetectedError",
         "UnknownQuestionError",
+        "BatchPlanMismatchError",
+        "ThreadOwnerMismatchError",
+        "StepRetryBlockedError",
+        "NotAnAgentRunError",
     ),
     "gnl_core.duplicates": ("Duplicates", "DuplicatesByClass"),
     "gnl_core.events": ("Event",),

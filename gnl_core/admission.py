@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnl_core import keys
-from gnl_core.belonging import check_belonging, check_input, check_swept
+from gnl_core.belonging import check_belonging, check_input, check_job, check_kind, check_swept, thread_owner_ops
 from gnl_core.decisions import load_rows
+from gnl_core.door import AGENT, Door
 from gnl_core.errors import (
     ChildRunError,
     CompensatedRunError,
@@ -23,7 +24,6 @@ from gnl_core.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
-from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, new_batch
 from gnl_core.ledger import note_refusal
 from gnl_core.limits import RunLimits, read_limits, revived
@@ -58,6 +58,7 @@ class Asked:
         explicit_limits: Whether the options' limits were given, and not left to what was frozen.
         lock_ttl: Seconds.
         terms: On what terms the run is entered.
+        door: Whose door it is entered through.
         check: Says what the caller should read of the limits that hold, given now or frozen.
     """
 
@@ -72,6 +73,7 @@ class Asked:
     explicit_limits: bool
     lock_ttl: float
     terms: Terms = _TERMS
+    door: Door = AGENT
     check: Callable[[RunLimits], Sequence[str]] = lambda _: ()
 
 
@@ -99,6 +101,8 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
         CompensatedRunError: Its effects are being undone.
         RunOwnerMismatchError, RunAgentMismatchError, RunThreadMismatchError, RunActorMismatchError: It is not this
             caller's.
+        ThreadOwnerMismatchError: The conversation is another person's.
+        NotAnAgentRunError: It goes on through another door.
         RunInputMismatchError: It began with other content, and the terms are strict.
         RunSweptError: It was here, and a sweep removed it.
         UnknownQuestionError, AlreadyDecidedError: An answer does not fit; nothing was written.
@@ -157,7 +161,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
             run_id=root,
         )
-    taint = await _thread_taint(journal, options)
+    taint, owned = await _of_thread(asked, options, begins=known is None)
     answers, held = read_passed(asked.approvals, root, asked.options.actor, rows, now)
     owner = new_owner()
     ops: list[Op] = [
@@ -170,6 +174,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             ttl_ms=max(1, int(asked.lock_ttl * 1000)),
         ),
         *unswept,
+        *owned,
         *answers,
     ]
     if old is None:
@@ -216,12 +221,22 @@ def _check_halt(entry: Entry | None, root: str) -> None:
         )
 
 
-async def _thread_taint(journal: Journal, options: Options) -> Mapping[str, Any] | None:
-    """Read before the lock is taken: nothing is awaited between taking it and handing it on."""
-    if options.limits.taint_scope != "thread" or not options.thread_id:
-        return None
-    entry = await get(journal, keys.thread_taint(options.thread_id))
-    return entry.value if entry is not None and isinstance(entry.value, dict) else None
+async def _of_thread(
+    asked: Asked, options: Options, *, begins: bool
+) -> tuple[Mapping[str, Any] | None, tuple[Op, ...]]:
+    """Return the conversation's taint, and what must hold of its owner when the run begins.
+
+    Read before the lock is taken: nothing is awaited between taking it and handing it on.
+    """
+    thread = options.thread_id
+    tainted = options.limits.taint_scope == "thread"
+    owns = begins and options.resource_id is not None and not asked.terms.shared_thread
+    if not thread or not (tainted or owns):
+        return None, ()
+    taint, owner = (await asked.journal.get_many([keys.thread_taint(thread), keys.thread_owner(thread)])).entries
+    ops = thread_owner_ops(asked, thread, owner) if owns else ()
+    value = taint.value if tainted and taint is not None else None
+    return value if isinstance(value, dict) else None, ops
 
 
 async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None:
@@ -238,7 +253,8 @@ async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None
 
 
 def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple[Message, ...], str | None, Options]:
-    if asked.messages is None:
+    job = asked.door.job
+    if asked.messages is None or (asked.door.kind != "agent" and job is None):
         raise RunNotFoundError(
             f"there is no run {asked.run_id!r} in this journal to go on with; pass a prompt to begin it",
             run_id=asked.run_id,
@@ -250,7 +266,7 @@ def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple
         "f": FORMAT,
         "messages": [message_to_json(message) for message in asked.messages],
         "system": asked.system,
-        "hash": fingerprint(asked.messages, asked.system),
+        "hash": fingerprint(asked.messages, asked.system) if job is None else digest_json(job),
         "limits": options.limits.to_json(),
         "agent": asked.agent,
         "thread": options.thread_id,
@@ -258,6 +274,8 @@ def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple
         "actor": options.actor,
         "channel": options.channel,
     }
+    if asked.door.kind != "agent":
+        frozen |= {"kind": asked.door.kind, "job": job}
     if asked.terms.work is not None:
         frozen["work"] = asked.terms.work.to_json()
     return frozen, asked.messages, asked.system, options
@@ -267,6 +285,7 @@ def _go_on(
     asked: Asked, known: Entry, rows: Mapping[Key, Entry], warnings: list[str]
 ) -> tuple[tuple[Message, ...], str | None, Options]:
     value = stamped(known)
+    check_kind(asked, value.get("kind", "agent"))
     try:
         messages = tuple(message_from_json(message) for message in value["messages"])
         system = value.get("system")
@@ -280,6 +299,7 @@ def _go_on(
             f"the row {key} holds no input of a run that can be read ({error}); run `gnl doctor`", key=key
         ) from None
     check_belonging(asked, texts)
+    check_job(asked, value.get("job"), warnings)
     if check_input(asked, messages, system, rows):
         message = (
             f"run {asked.run_id!r} began with other messages than were passed now. One run id is one job: use another "

@@ -17,7 +17,7 @@ from gnl_core.results import DurableResult
 from gnl_core.run import Plan, make_plan
 from gnl_core.run_options import DriveOptions, Messages, check_listener
 from gnl_core.stream import DurableStream, OnBlocked, open_stream
-from gnl_core.sync import outside
+from gnl_core.sync import SyncStream, outside
 from gnl_core.work import Work, WorkScope, check_scope, name_work
 
 
@@ -170,6 +170,36 @@ class Gnl:
         """
         outside("run")
         return asyncio.run(self.run(agent, work_key=work_key, run_id=run_id, **options))
+
+    def resume_sync(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
+    ) -> DurableResult:
+        """Do as `resume` without `await`, for scripts.
+
+        Raises:
+            SyncInsideLoopError: An event loop runs in this thread: await `resume` there.
+            GnlError: As `resume`.
+        """
+        outside("resume")
+        return asyncio.run(self.resume(agent, work_key=work_key, run_id=run_id, **options))
+
+    def stream_sync(
+        self,
+        agent: str,
+        *,
+        work_key: str | None = None,
+        run_id: str | None = None,
+        on_blocked: OnBlocked | None = None,
+        **options: Unpack[CallOptions],
+    ) -> SyncStream:
+        """Do as `stream` without `await`: its events are read by a plain `for`, and the run is driven meanwhile.
+
+        Raises:
+            SyncInsideLoopError: An event loop runs in this thread: await `stream` there.
+            GnlError: As `stream`.
+        """
+        outside("stream")
+        return SyncStream(self.stream(agent, work_key=work_key, run_id=run_id, on_blocked=on_blocked, **options))
 
     def run_id_of(self, agent: str, work_key: str, *, resource_id: str | None = None) -> str:
         """Return the id of the run that does a piece of work, whether or not it has begun.

@@ -7,10 +7,12 @@ words nor in its facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gnl_core import keys
+from gnl_core.door import Door
 from gnl_core.errors import (
+    NotAnAgentRunError,
     RefusedError,
     RunActorMismatchError,
     RunAgentMismatchError,
@@ -18,15 +20,109 @@ from gnl_core.errors import (
     RunOwnerMismatchError,
     RunSweptError,
     RunThreadMismatchError,
+    ThreadOwnerMismatchError,
 )
 from gnl_core.journal import get
-from gnl_core.journal.port import Entry, Expect, Key, Op
+from gnl_core.journal.port import Create, Entry, Expect, Journal, JsonValue, Key, Op
 from gnl_core.model.messages import Message, message_to_json
 from gnl_core.passed import addresses_call
+from gnl_core.records import FORMAT
 from gnl_core.splice import digest_json
 
 if TYPE_CHECKING:
     from gnl_core.admission import Asked
+
+
+def check_door(run_id: str, door: Door) -> None:
+    """Refuse an id that no run entered through this door can have.
+
+    Raises:
+        IdInvalidError: It is no id of a run.
+        NotAnAgentRunError: It is that of a batch's item.
+    """
+    if keys.split_run_id(keys.check_id("run_id", run_id))[1] != keys.ROOT:
+        return  # of a sub-agent's run, admission names the root
+    if keys.batch_of(run_id) is None or door.kind != "item":
+        if keys.batch_of(run_id) is not None:
+            raise _other_door(run_id, "item", door.kind)
+        keys.check_run_id(run_id)
+
+
+def check_kind(asked: Asked, kind: object) -> None:
+    """Refuse a run that was begun through another door.
+
+    Args:
+        asked: What is asked for.
+        kind: What the run froze; anything, since it comes from disk.
+
+    Raises:
+        NotAnAgentRunError: A workflow's run at an agent's door, or at a batch's.
+        RunAgentMismatchError: An agent's run at another door.
+    """
+    if kind != asked.door.kind:
+        raise _other_door(asked.run_id, str(kind), asked.door.kind)
+
+
+def _other_door(run_id: str, kind: str, door: str) -> RefusedError:
+    way_out = {
+        "workflow": "is a workflow's: go on with it by run_workflow",
+        "item": "does an item of a batch: go on with it by running the batch",
+        "agent": "is an agent's, or a loop's of its caller's own: go on with it there",
+    }.get(kind, "was begun by something that this release does not know")
+    error = NotAnAgentRunError if kind in ("workflow", "item") else RunAgentMismatchError
+    return error(f"run {run_id!r} {way_out}, or use another run id here", run_id=run_id, kind=kind, door=door)
+
+
+def check_job(asked: Asked, job: object, warnings: list[str]) -> None:
+    """Refuse another job than a workflow's run, or a batch's item, began with; without strict terms only say so.
+
+    Raises:
+        RunInputMismatchError: It is another one, and the terms are strict or the id was derived from a work key.
+    """
+    given = asked.door.job
+    if given is None or digest_json(given) == digest_json(cast("JsonValue", job)):
+        return
+    message = f"run {asked.run_id!r} began with another input than was passed now"
+    if asked.terms.strict_input or keys.is_derived(asked.run_id):
+        way_out = "this work key names one job" if keys.is_derived(asked.run_id) else "one run id is one job"
+        raise RunInputMismatchError(
+            f"{message}; {way_out}: use another for another", run_id=asked.run_id, differs=["input"]
+        )
+    warnings.append(f"{message}. One run id is one job: use another for another; it goes on with what it began with")
+
+
+def thread_owner_ops(asked: Asked, thread: str, owner: Entry | None) -> tuple[Op, ...]:
+    """Refuse a run in another person's conversation, and return what makes its first person the owner.
+
+    Args:
+        asked: What is asked for, with a `resource_id`.
+        thread: The conversation.
+        owner: Its row `keys.thread_owner`.
+
+    Raises:
+        ThreadOwnerMismatchError: It is another person's; neither is named.
+    """
+    resource = asked.options.resource_id
+    key = keys.thread_owner(thread)
+    if owner is None:
+        return (Create(key, {"f": FORMAT, "resource": resource}),)
+    if _owner_in(owner) != resource:
+        raise ThreadOwnerMismatchError(
+            f"run {asked.run_id!r} was not begun: the conversation of its thread_id does not belong to the resource_id "
+            "that was passed. Use a conversation of that person's, or say shared_thread=True where several work in one",
+            run_id=asked.run_id,
+        )
+    return (Expect(key, owner.version),)
+
+
+async def thread_owner(journal: Journal, thread: str) -> str | None:
+    """Return the first person whose run named a conversation; None where nobody's has, or the row cannot be read."""
+    return _owner_in(await get(journal, keys.thread_owner(thread)))
+
+
+def _owner_in(entry: Entry | None) -> str | None:
+    value = entry.value.get("resource") if entry is not None and isinstance(entry.value, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def check_belonging(asked: Asked, began: Mapping[str, str | None]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnl_core import keys
+from gnl_core.belonging import thread_owner
 from gnl_core.eraser import Eraser, driven_error
 from gnl_core.erasure import Purged, claimed_error, is_claimed, purged
 from gnl_core.journal import get, scan_all
@@ -59,6 +60,8 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
     await eraser.under(keys.jobs_of(resource_id))
     for thread in person.shared:
         await eraser.under(keys.worked(thread, resource_id))
+        if await thread_owner(journal, thread) == resource_id:
+            await eraser.under(keys.thread_owner(thread))
     await eraser.under(keys.traces_of(resource_id))
     return purged(what, eraser)
 

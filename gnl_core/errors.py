@@ -19,9 +19,12 @@
     │   ├── RunOwnerMismatchError        the run belongs to another person
     │   ├── RunAgentMismatchError        the run is another agent's
     │   ├── RunThreadMismatchError       the run belongs to another conversation
+    │   ├── ThreadOwnerMismatchError     the conversation belongs to another person
     │   ├── RunActorMismatchError        the run is bound to another actor
     │   ├── RunInputMismatchError        the run began with other content
     │   ├── RunSweptError                the run was removed by a retention sweep
+    │   ├── NotAnAgentRunError           a workflow's run, or a batch's item, at an agent's door
+    │   ├── BatchPlanMismatchError       a batch other than the one whose plan was looked at
     │   ├── CanceledError                the run was canceled
     │   ├── CompensatedRunError          the run is being undone, so nothing new starts in it
     │   ├── ForkRefusedError             a call in doubt, or none to fork at
@@ -39,6 +42,7 @@
     │       └── RetryLimitExceededError  a call began as often as it may
     ├── DoubtError                       an effect may have happened
     │   ├── SideEffectRetryBlockedError  a call began and nobody knows how it ended
+    │   ├── StepRetryBlockedError        a workflow's step began and nobody knows how it ended
     │   ├── StepTimeoutError             a model step or a tool took too long
     │   ├── EffectNotRecordedError       the effect happened; its record could not be written
     │   └── ResultNotRepresentableError  the effect happened; its result cannot be stored
@@ -242,6 +246,12 @@ class RunThreadMismatchError(RefusedError):
     code = "run_thread_mismatch"
 
 
+class ThreadOwnerMismatchError(RefusedError):
+    """The conversation belongs to another person than the run is for; neither is named."""
+
+    code = "thread_owner_mismatch"
+
+
 class RunActorMismatchError(RefusedError):
     """The run is bound to its first actor, and the call names another."""
 
@@ -258,6 +268,18 @@ class RunSweptError(RefusedError):
     """The run was here and a retention sweep removed it; it is not begun again under the same name."""
 
     code = "run_swept"
+
+
+class NotAnAgentRunError(RefusedError):
+    """The run is a workflow's or an item's of a batch, and was addressed through an agent's door."""
+
+    code = "not_an_agent_run"
+
+
+class BatchPlanMismatchError(RefusedError):
+    """The batch is another one than its plan token was given for: what a person looked at is not what would run."""
+
+    code = "batch_plan_mismatch"
 
 
 class CanceledError(RefusedError):
@@ -380,6 +402,12 @@ class SideEffectRetryBlockedError(DoubtError):
     """A side-effect call began and nobody knows how it ended; it is neither repeated nor skipped on a guess."""
 
     code = "side_effect_retry_blocked"
+
+
+class StepRetryBlockedError(DoubtError):
+    """A step of a workflow began and nobody knows how it ended; `detail` says whether it is still executing."""
+
+    code = "step_retry_blocked"
 
 
 class StepTimeoutError(DoubtError):

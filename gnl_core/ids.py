@@ -31,6 +31,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~:-]+")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._~:-]+(?:/[A-Za-z0-9._~:-]+)*")
 _CALL = re.compile(r"s(0|[1-9][0-9]{0,5})p(0|[1-9][0-9]{0,2})")
 _DERIVED = re.compile(r"run1_[0-9a-f]{32}(?:#(?:[2-9]|[1-9][0-9]+)|#replay-(?:0|[1-9][0-9]*)|#fork-[1-9][0-9]*)?")
+_ITEM = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ITEM_RUN = re.compile(r"batch:([A-Za-z0-9_-]{1,128}):[A-Za-z0-9_-]{1,128}\Z")
 _RESERVED_PREFIXES = ("agent:", "wf:", "net:", "batch:")
 _RESERVED_ROOTS = frozenset(
     (
@@ -155,6 +157,36 @@ def check_run_id(value: object) -> str:
             "and at most one suffix (#2 and up, #replay-0 and up, #fork-1 and up); pass a result's run_id as it stands"
         )
     return run_id
+
+
+def check_item(what: str, value: object) -> str:
+    """Return the id of a batch, or the key of one of its items: 1 to 128 of A-Z a-z 0-9 _ -.
+
+    Args:
+        what: Its name for the message.
+        value: What the caller sent.
+
+    Raises:
+        IdInvalidError: It is none.
+    """
+    if not isinstance(value, str) or _ITEM.fullmatch(value) is None:
+        raise IdInvalidError(f"{what} is {str(value)[:60]!r}, must be 1 to 128 of A-Z a-z 0-9 _ -")
+    return value
+
+
+def item_run_id(batch: str, item: str) -> str:
+    """Return the id of the run that does one item of a batch.
+
+    Raises:
+        IdInvalidError: The batch's id, or the item's key, is none.
+    """
+    return f"batch:{check_item('the id of a batch', batch)}:{check_item('the key of an item', item)}"
+
+
+def batch_of(run_id: str) -> str | None:
+    """Return the batch that a run does an item of, or None; a sub-agent's run is its root's."""
+    match = _ITEM_RUN.match(split_run_id(run_id)[0])
+    return match[1] if match else None
 
 
 def is_derived(run_id: str) -> bool:

@@ -27,6 +27,11 @@ run/<root>/<part>/nudge/<tool>/<source>/<hash>  the model was asked once to reco
 run/<root>/<part>/incident/<call>/<source>/<action>  something that an operator may want to read
 run/<root>/<part>/comp/<call>                the undoing of one effect
 run/<root>/<part>/claim/<step>               exclusive claim on one model step
+run/<root>/~/step/<name>                     a workflow's step by its name: which call it is
+run/<root>/~/wait/<name>                     a workflow waits here for somebody to send it something
+run/<root>/~/sent/<name>                     what was sent
+run/<root>/~/output                          what a workflow came to
+run/<root>/~/rollover                        the work was begun anew under another id
 run/<root>/<part>/cfg/model                  which candidate of a fallback chain won
 xrun/args/<tool>/<hash>                      a tool call keyed by its arguments across runs
 xthr/<thread>/args/<tool>/<hash>             the same within one conversation
@@ -40,6 +45,9 @@ xthr/<thread>/args/<tool>/<hash>             the same within one conversation
 <scope>/semvec/<tool>/<stamp>/<n>            copies of the vectors of many such records, to be read fast; never changed
 <scope>/semvec/<tool>/<stamp>/new/<hash>     a copy of one that stands in no such block yet
 xid/<resource>/<tool>/<hash>                 a person's work by its normalised identity, from whatever channel
+batch/<batch>/plan                           the items of a batch that was begun, by their digest
+batch/<batch>/report                         what became of them
+thread/<thread>/owner                        the first person whose run named the conversation
 thread/<thread>/taint                        untrusted content that entered the conversation
 mem/<thread>/of/<resource>                   the person's runs worked in the conversation; updated with each of them
 mem/<thread>/nobody                          runs of no person did
@@ -65,14 +73,17 @@ from gnl_core.ids import MAX_ENCODED_ID as MAX_ENCODED_ID
 from gnl_core.ids import MAX_ID as MAX_ID
 from gnl_core.ids import MAX_KEY as MAX_KEY
 from gnl_core.ids import ROOT as ROOT
+from gnl_core.ids import batch_of as batch_of
 from gnl_core.ids import call_id as call_id
 from gnl_core.ids import check_id as check_id
+from gnl_core.ids import check_item as check_item
 from gnl_core.ids import check_run_id as check_run_id
 from gnl_core.ids import child_id as child_id
 from gnl_core.ids import decode as decode
 from gnl_core.ids import encode as encode
 from gnl_core.ids import encode_segment as encode_segment
 from gnl_core.ids import is_derived as is_derived
+from gnl_core.ids import item_run_id as item_run_id
 from gnl_core.ids import parse_call_id as parse_call_id
 from gnl_core.ids import prefix_range as prefix_range
 from gnl_core.ids import run_id_of as run_id_of
@@ -202,6 +213,36 @@ def winner(root: str, part: str) -> Key:
     return ("run", root, part, "cfg", "model")
 
 
+def workflow_step(root: str, name: str) -> Key:
+    """A workflow's step by its name."""
+    return ("run", root, ROOT, "step", name)
+
+
+def workflow_wait(root: str, name: str) -> Key:
+    """A place where a workflow waits for somebody to send it something."""
+    return ("run", root, ROOT, "wait", name)
+
+
+def workflow_sent(root: str, name: str) -> Key:
+    """What was sent to a workflow's wait."""
+    return ("run", root, ROOT, "sent", name)
+
+
+def workflow_output(root: str) -> Key:
+    """What a workflow came to."""
+    return ("run", root, ROOT, "output")
+
+
+def rollover(root: str) -> Key:
+    """The work was begun anew under another id."""
+    return ("run", root, ROOT, "rollover")
+
+
+def thread_owner(thread: str) -> Key:
+    """The first person whose run named the conversation."""
+    return ("thread", thread, "owner")
+
+
 def thread_of(thread: str) -> Key:
     """The prefix of what a conversation itself is said to be."""
     return ("thread", thread)
@@ -231,6 +272,24 @@ def incident_index(at: int, incident_key: Key) -> Key:
 def incident_of_index(key: Key) -> Key | None:
     """Return the key of the incident that an index row names; None where it is no such row."""
     return incident(*key[3:]) if len(key) == 8 and key[:2] == ("ix", "inc") else None
+
+
+# Batches -----------------------------------------------------------------------------------------------------------
+
+
+def batch(batch_id: str) -> Key:
+    """The prefix of a batch's own rows; its items are runs."""
+    return ("batch", batch_id)
+
+
+def batch_plan(batch_id: str) -> Key:
+    """The items of a batch that was begun."""
+    return (*batch(batch_id), "plan")
+
+
+def batch_report(batch_id: str) -> Key:
+    """What became of a batch's items."""
+    return (*batch(batch_id), "report")
 
 
 # Earlier work ------------------------------------------------------------------------------------------------------

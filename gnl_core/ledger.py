@@ -24,6 +24,7 @@ _sequence = itertools.count()
 
 NOTED = frozenset(
     (
+        "not_an_agent_run",
         "run_actor_mismatch",
         "run_agent_mismatch",
         "run_busy",
@@ -31,6 +32,7 @@ NOTED = frozenset(
         "run_owner_mismatch",
         "run_swept",
         "run_thread_mismatch",
+        "thread_owner_mismatch",
     )
 )
 """Codes of the refusals that are noted."""

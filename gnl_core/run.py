@@ -9,7 +9,9 @@ from typing import Any, Unpack
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, Asked, admit
+from gnl_core.belonging import check_door
 from gnl_core.closing import close
+from gnl_core.door import AGENT, Door
 from gnl_core.drive import Agent, Drive, Outcome, StopWhen
 from gnl_core.duplicates import check_duplicates
 from gnl_core.errors import (
@@ -73,6 +75,7 @@ async def run_durable(
     tombstone_policy: TombstonePolicy | None = None,
     conflict_ledger: bool = False,
     audit_on_reject: AuditOnReject = "best-effort",
+    shared_thread: bool = False,
 ) -> DurableResult:
     """Drive a run to its end, or to where it waits for a person. Called again with the same id, it goes on.
 
@@ -115,12 +118,15 @@ async def run_durable(
         tombstone_policy: 'reject' refuses a run that a sweep removed, where it left a tombstone.
         conflict_ledger: Note who was refused the run, outside of it: `read_idem_ledger`.
         audit_on_reject: 'best-effort', or 'require': a refusal that cannot be noted raises the ledger's error instead.
+        shared_thread: Several persons work in the conversation; without it, it is its first person's.
 
     Raises:
         ConfigError: What was asked for cannot work; nothing was done.
         RunBusyError: Somebody else drives the run; `retry_after` says for how long at most.
         RunOwnerMismatchError, RunAgentMismatchError, RunThreadMismatchError, RunActorMismatchError: The run began for,
             with, in or by another one than the call names.
+        ThreadOwnerMismatchError: The conversation is another person's.
+        NotAnAgentRunError: It is a workflow's run, or a batch's.
         RunInputMismatchError: It began with other content, and `strict_input` is set or a work key gave its id.
         RunSweptError: It was removed by a sweep.
         SideEffectRetryBlockedError: A call began and nobody knows how it ended; `.interrupts` holds the question.
@@ -141,7 +147,7 @@ _DEFAULTS = {
 }
 
 
-_TERMS = ("strict_input", "bind_actor", "tombstone_policy", "conflict_ledger", "audit_on_reject")
+_TERMS = ("strict_input", "bind_actor", "tombstone_policy", "conflict_ledger", "audit_on_reject", "shared_thread")
 
 
 async def resume_run(
@@ -170,13 +176,16 @@ async def resume_run(
     return await make_plan(run_id=run_id, journal=journal, model=model, **options).drive("generate")
 
 
-def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unpack[RunOptions]) -> Plan:
+def make_plan(
+    *, run_id: str, journal: Journal, model: ModelLike, door: Door = AGENT, **options: Unpack[RunOptions]
+) -> Plan:
     """Check what a caller asks for, before anything is read or written.
 
     Args:
         run_id: As for `run_durable`.
         journal: As for `run_durable`.
         model: As for `run_durable`.
+        door: Whose door the run is entered through.
         **options: Those of `run_durable`, with its defaults.
 
     Raises:
@@ -187,8 +196,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
     if unknown:
         raise TypeError(f"there is no option {min(unknown)!r} of a run; there are: {', '.join(sorted(_DEFAULTS))}")
     given: dict[str, Any] = {**_DEFAULTS, **options}
-    if keys.split_run_id(keys.check_id("run_id", run_id))[1] == keys.ROOT:
-        keys.check_run_id(run_id)  # of a sub-agent's run, admission names the root
+    check_door(run_id, door)
     if not hasattr(journal, "apply"):
         raise ConfigError(
             f"journal is {type(journal).__name__}, must be a journal: for instance SqliteStorage('runs.db').runs"
@@ -230,6 +238,7 @@ def make_plan(*, run_id: str, journal: Journal, model: ModelLike, **options: Unp
         ),
         explicit_limits=given["limits"] is not None,
         lock_ttl=given["lock_ttl"],
+        door=door,
         terms=Terms(**{name: given[name] for name in _TERMS}),
         check=lambda limits: check_duplicates(limits.duplicates, tools, asks=True),
     )

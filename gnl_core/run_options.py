@@ -48,6 +48,7 @@ class HoldOptions(TypedDict, total=False):
     tombstone_policy: TombstonePolicy | None
     conflict_ledger: bool
     audit_on_reject: AuditOnReject
+    shared_thread: bool
 
 
 class BelongingOptions(TypedDict, total=False):

@@ -25,6 +25,8 @@ class Terms:
         conflict_ledger: Note each refusal outside the run.
         audit_on_reject: 'best-effort': a refusal stands though it could not be noted, with a warning in the log.
             'require': the ledger's error is raised in its place, so that no refusal goes unrecorded.
+        shared_thread: Several persons work in the conversation. Without it the first person whose run names a
+            conversation owns it, and runs for another are refused there.
         work: The work that the run id was derived from, None for an id that the caller chose.
         system_asked: Whether the system prompt is the caller's, and so part of what is asked; an agent's own is not.
     """
@@ -34,11 +36,12 @@ class Terms:
     tombstone_policy: TombstonePolicy | None = None
     conflict_ledger: bool = False
     audit_on_reject: AuditOnReject = "best-effort"
+    shared_thread: bool = False
     work: Work | None = None
     system_asked: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("strict_input", "bind_actor", "conflict_ledger"):
+        for name in ("strict_input", "bind_actor", "conflict_ledger", "shared_thread"):
             value = getattr(self, name)
             if type(value) is not bool:
                 raise ConfigError(f"{name} is {value!r}, must be True or False", option=name)

@@ -9,6 +9,10 @@ from gnl_core import ConfigError, GnlError, MissingExtraError
 MODULES = ["gnl_core.errors", "gnl_semantic.errors", "gnl_fixtures.loader", "gnl_qualify.errors"]
 CODES = {
     "already_decided": 409,
+    "step_retry_blocked": 409,
+    "batch_plan_mismatch": 409,
+    "not_an_agent_run": 409,
+    "thread_owner_mismatch": 409,
     "approval_required": 409,
     "calibration_set_incomplete": 400,
     "certificate_expired": 400,

@@ -365,7 +365,7 @@ async def test_a_conversations_taint_is_read_before_the_lock_is_taken(journal, r
             return getattr(journal, name)
 
         async def get_many(self, wanted):
-            if list(wanted) == [keys.thread_taint("t")]:
+            if keys.thread_taint("t") in wanted:
                 raise StoreUnavailableError("gone")
             return await journal.get_many(wanted)
 

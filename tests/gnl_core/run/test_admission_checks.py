@@ -32,6 +32,7 @@ from gnl_core.errors import (
     RunThreadMismatchError,
     StoreCorruptError,
     StoreUnavailableError,
+    ThreadOwnerMismatchError,
     UnknownQuestionError,
 )
 from gnl_core.ledger import LedgerEntry
@@ -74,6 +75,39 @@ async def unwritten(rows, attempt, error, match=None):
         await attempt
     assert await rows.all() == before
     return refused.value
+
+
+# Whose the conversation is -----------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_is_its_first_persons(journal, rows, effects):
+    charge = charging(effects)
+    await drive(journal, [charge], run_id="a", thread_id="t", resource_id="ann")
+    refused = await unwritten(
+        rows, drive(journal, [charge], run_id="b", thread_id="t", resource_id="bob"), ThreadOwnerMismatchError, "shared"
+    )
+    assert "ann" not in str(refused)
+    assert set(refused.detail) == {"run_id"}
+    await drive(journal, [charge], run_id="c", thread_id="t", resource_id="ann", turns=["Hi."])
+    await drive(journal, [charge], run_id="d", thread_id="t", turns=["An operator's."])
+    await drive(journal, [charge], run_id="e", thread_id="t", resource_id="bob", shared_thread=True, turns=["Hi."])
+    assert effects.counts() == {"charge order-1": 1}
+
+
+async def test_of_two_persons_who_begin_a_conversation_at_once_one_owns_it(journal):
+    begun = [
+        drive(journal, run_id=f"r-{who}", thread_id="t", resource_id=who, turns=["Hi."])
+        for who in ("ann", "bob", "cem")
+    ]
+    done = await asyncio.gather(*begun, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in done) == ["DurableResult", *["ThreadOwnerMismatchError"] * 2]
+
+
+async def test_nobodys_conversation_becomes_the_first_persons(journal):
+    await drive(journal, run_id="a", thread_id="t", turns=["Hi."])
+    await drive(journal, run_id="b", thread_id="t", resource_id="ann", turns=["Hi."])
+    with pytest.raises(ThreadOwnerMismatchError):
+        await drive(journal, run_id="c", thread_id="t", resource_id="bob", turns=["Hi."])
 
 
 # Whose it is -------------------------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ GIVEN = {
     "tombstone_policy": ("reject", lambda plan: plan.asked.terms.tombstone_policy),
     "conflict_ledger": (True, lambda plan: plan.asked.terms.conflict_ledger),
     "audit_on_reject": ("best-effort", lambda plan: plan.asked.terms.audit_on_reject),
+    "shared_thread": (True, lambda plan: plan.asked.terms.shared_thread),
 }
 
 
@@ -240,6 +241,7 @@ async def later(event): ...
         ("tombstone_policy", True),
         ("audit_on_reject", "require"),
         ("audit_on_reject", None),
+        ("shared_thread", 1),
         ("messages", 5),
         ("messages", "Go."),
         ("messages", {"role": "user", "content": "Go."}),

@@ -59,7 +59,12 @@ async def drive(journal, run_id, *calls, tools=(create, charge, book), **options
     script = [[("create", {"sku": call}) if isinstance(call, str) else call] for call in calls]
     model = ScriptedModel([*script, "done"])
     return await run_durable(
-        run_id=run_id, journal=journal, model=model, tools=list(tools), prompt="go", **{"limits": ASK} | options
+        run_id=run_id,
+        journal=journal,
+        model=model,
+        tools=list(tools),
+        prompt="go",
+        **{"limits": ASK, "shared_thread": True} | options,
     )
 
 
@@ -175,6 +180,17 @@ async def test_a_conversation_that_others_work_in_loses_only_the_persons_part(jo
     assert set(await rows.all(("mem",))) == {"mem/t/of/bob"}
     again = await drive(journal, "r3", "b", thread_id="t", resource_id="bob")
     assert again.interrupts, "what bob did there is still recognised"
+
+
+async def test_an_erased_person_owns_no_conversation_any_more(journal, rows):
+    await drive(journal, "r1", "a", thread_id="t", resource_id="ann", shared_thread=False)
+    await drive(journal, "r2", "b", thread_id="t", resource_id="bob")
+    await purge_resource(journal, "bob")
+    assert set(await rows.all(("thread",))) == {"thread/t/owner"}, "the conversation is ann's"
+    await drive(journal, "r3", "b", thread_id="t", resource_id="bob")
+    await purge_resource(journal, "ann")
+    assert (await naming(rows, "ann"), await rows.all(("thread",))) == ([], {})
+    await drive(journal, "r4", "b", thread_id="t", resource_id="bob", shared_thread=False)
 
 
 async def test_work_of_no_run_goes_with_its_person(journal, rows):
