@@ -8,23 +8,11 @@ import uuid
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from gnl_core.errors import StoreUnavailableError
-from gnl_core.journal.batches import (
-    Ruling,
-    Span,
-    Step,
-    check_limit,
-    check_org,
-    name_of,
-    prepare,
-    refuse_scope,
-    rule,
-    span,
-)
-from gnl_core.journal.port import Applied, Capability, Entry, Key, Op, Page, Read, Refused
+from gnl_core.journal.batches import Ruling, Span, Step, rule
+from gnl_core.journal.port import Applied, Capability, Entry, Key, Page, Read, Refused
+from gnl_core.journal.storage import Storage, StoreJournal
 from gnl_core.journal.values import from_text, size_of, to_text
 
 
@@ -87,6 +75,11 @@ class _Store:
         self._last = max(self._last, int(self._clock() * 1000))
         return self._last
 
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            self.scopes.clear()
+
     def scope(self, org: str) -> _Scope:
         if self.closed:
             raise StoreUnavailableError("the in-memory store is closed; make a new one")
@@ -96,7 +89,7 @@ class _Store:
         return found
 
 
-class InMemoryStorage:
+class InMemoryStorage(Storage):
     """A store that lives as long as this object; any thread and event loop may use it.
 
     A context manager, sync and async, that closes it. Its rows are lost when it is closed. A fork copies it: parent and
@@ -105,6 +98,8 @@ class InMemoryStorage:
     Attributes:
         runs: The journal.
     """
+
+    runs: MemoryJournal
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         """Make an empty store.
@@ -117,111 +112,56 @@ class InMemoryStorage:
 
     def close(self) -> None:
         """Forget every row; calls after it raise `StoreUnavailableError`. A second close does nothing."""
-        with self._store.lock:
-            self._store.closed = True
-            self._store.scopes.clear()
-
-    async def aclose(self) -> None:
-        """Do what `close` does."""
-        self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._store.close()
 
 
-class MemoryJournal:
+class MemoryJournal(StoreJournal[_Store]):
     """The `Journal` of an `InMemoryStorage`; the contract stands at `gnl_core.journal.port.Journal`."""
-
-    def __init__(self, store: _Store, org: str = "") -> None:
-        self._store = store
-        self._org = org
 
     @property
     def store_id(self) -> str:
         """UUID of the storage object."""
-        return self._store.id
-
-    @property
-    def org(self) -> str:
-        """The organisation it is scoped to; '' where it is not."""
-        return self._org
+        return self._engine.id
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Ordered, with blobs; nothing outlives the process."""
         return frozenset(("ordered", "blobs"))
 
-    async def get_many(self, keys: Sequence[Key]) -> Read:
-        """Read rows, with their blobs, in the order asked."""
-        names = [name_of(key) for key in keys]
-        with self._store.lock:
-            rows = self._store.scope(self._org).rows
+    async def _get_many(self, names: list[str], asked: Sequence[Key]) -> Read:  # noqa: ARG002 - rows know their keys
+        with self._engine.lock:
+            rows = self._engine.scope(self._org).rows
             found = [rows.get(name) for name in names]
-            now = self._store.now()
+            now = self._engine.now()
         entries = tuple(
             None if row is None else row.entry(name, blobs=True) for name, row in zip(names, found, strict=True)
         )
         return Read(entries, now)
 
-    async def scan(
-        self,
-        prefix: Key,
-        *,
-        after: Key | None = None,
-        newer_than: int = 0,
-        reverse: bool = False,
-        limit: int = 500,
-        max_bytes: int = 4 << 20,
-        blobs: bool = False,
-    ) -> Page:
-        """Read one page of the rows at and below `prefix`."""
-        part = span(
-            prefix,
-            after=after,
-            newer_than=newer_than,
-            reverse=reverse,
-            limit=limit,
-            max_bytes=max_bytes,
-            blobs=blobs,
-        )
+    async def _scan(self, part: Span) -> Page:
         found: list[tuple[str, _Row]] = []
         size = 0
         more = False
-        with self._store.lock:
-            scope = self._store.scope(self._org)
+        with self._engine.lock:
+            scope = self._engine.scope(self._org)
             for name in scope.walk(part):
                 row = scope.rows[name]
-                if row.version <= newer_than:
+                if row.version <= part.newer_than:
                     continue
-                if len(found) == limit or size >= max_bytes:
+                if len(found) == part.limit or size >= part.max_bytes:
                     more = True
                     break
                 found.append((name, row))
-                size += size_of(row.text) + (len(row.blob) if blobs and row.blob is not None else 0)
-            now = self._store.now()
-        entries = tuple(row.entry(name, blobs=blobs) for name, row in found)
+                size += size_of(row.text) + (len(row.blob) if part.blobs and row.blob is not None else 0)
+            now = self._engine.now()
+        entries = tuple(row.entry(name, blobs=part.blobs) for name, row in found)
         return Page(entries, entries[-1].key if more else None, now)
 
-    async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
-        """Write a batch, all or nothing."""
-        steps = prepare(ops, batch)
-        with self._store.lock:
-            scope = self._store.scope(self._org)
+    async def _apply(self, steps: list[Step], batch: int) -> Applied | Refused:
+        with self._engine.lock:
+            scope = self._engine.scope(self._org)
             rows = scope.rows
-            now = self._store.now()
+            now = self._engine.now()
             present = {step.name: (row.version, row.batch) for step in steps if (row := rows.get(step.name))}
             ruling = rule(steps, present, batch, lambda step: from_text(step.name, rows[step.name].text))
             if ruling.refused >= 0:
@@ -232,7 +172,7 @@ class MemoryJournal:
         return Applied(version, now, ruling.counters(steps), ruling.kept)
 
     def _write(self, scope: _Scope, steps: list[Step], ruling: Ruling, batch: int, *, now: int) -> int:
-        store = self._store
+        store = self._engine
         version = store.version + 1
         rows: list[tuple[str, _Row | None]] = []
         for index, step in enumerate(steps):
@@ -256,42 +196,24 @@ class MemoryJournal:
             store.version = version
         return store.version
 
-    async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
-        """Delete at most `limit` rows at and below a non-empty prefix."""
-        name_of(prefix)
-        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
-        with self._store.lock:
-            scope = self._store.scope(self._org)
-            names = [name for name, _ in zip(scope.walk(part), range(limit), strict=False)]
+    async def _delete_prefix(self, part: Span) -> int:
+        with self._engine.lock:
+            scope = self._engine.scope(self._org)
+            names = [name for name, _ in zip(scope.walk(part), range(part.limit), strict=False)]
             for name in names:
                 scope.remove(name)
         return len(names)
 
-    async def now(self) -> int:
-        """Return the store's clock in milliseconds."""
-        with self._store.lock:
-            self._store.scope(self._org)
-            return self._store.now()
+    async def _now(self) -> int:
+        with self._engine.lock:
+            self._engine.scope(self._org)
+            return self._engine.now()
 
-    def scoped(self, org: str) -> MemoryJournal:
-        """Return the same store seen by one organisation."""
-        if self._org:
-            raise refuse_scope("scoped()")
-        return MemoryJournal(self._store, check_org(org))
-
-    async def scopes(self, *, after: str | None = None, limit: int = 100) -> Sequence[str]:
-        """List organisations that have rows, ascending; '' is the unscoped one."""
-        if self._org:
-            raise refuse_scope("scopes()")
-        check_limit(limit)
-        with self._store.lock:
-            self._store.scope("")
-            names = sorted(org for org, scope in self._store.scopes.items() if scope.rows)
+    async def _scopes(self, after: str | None, limit: int) -> Sequence[str]:
+        with self._engine.lock:
+            self._engine.scope("")
+            names = sorted(org for org, scope in self._engine.scopes.items() if scope.rows)
         return [org for org in names if after is None or org > after][:limit]
 
-    async def aclose(self) -> None:
-        """Close the storage; on a scoped journal, which holds nothing of its own, do nothing."""
-        if not self._org:
-            with self._store.lock:
-                self._store.closed = True
-                self._store.scopes.clear()
+    async def _aclose(self) -> None:
+        self._engine.close()

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
-import weakref
-from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Awaitable, Sequence
+from functools import partial
 
 from gnl_core.errors import ConfigError, MissingExtraError
-from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
+from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
-from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
+from gnl_core.journal.loop_thread import LoopEngine, LoopThread
+from gnl_core.journal.port import Applied, Capability, Key, Page, Read, Refused
 from gnl_core.journal.postgres_report import SETTINGS, judge
 from gnl_core.journal.postgres_state import Options, PostgresStatistics
-from gnl_core.journal.postgres_thread import LoopThread
 from gnl_core.journal.state import Clock
-from gnl_core.journal.waiting import Held, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from gnl_core.journal.storage import Storage, StoreJournal
+from gnl_core.journal.waiting import ask
 
 
-class _Engine:
-    """The thread of a storage, and how calls reach it. Stops it when nothing refers to it any more."""
-
+class _Engine(LoopEngine):
     def __init__(self, dsn: str, schema: str, options: Options) -> None:
         try:
             from gnl_core.journal.postgres_target import target_of  # noqa: PLC0415 - the driver comes with an extra
@@ -37,38 +29,19 @@ class _Engine:
             raise MissingExtraError("PostgresStorage", "postgres") from error
         self.rows = WriteRows
         self.statistics = statistics = PostgresStatistics()
+        self.store_id: str | None = None
         target = target_of(dsn, schema)
         clock = Clock(lambda: 0.0)  # the server's time alone; this only keeps it from running backwards
-        self.thread = LoopThread(target.name, lambda: WriteRows(target, options, clock, statistics))
-        self.store_id: str | None = None
-        weakref.finalize(self, self.thread.stop).atexit = False
-
-    def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
-        loop = asyncio.get_running_loop()
-        future = Held(loop)
-        self.thread.submit(Job(work, arguments, future, loop))
-        return future
-
-    def read(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self.thread.submit(Job(work, arguments, future, loop))
-        return future
+        make = partial(WriteRows, target, options, clock, statistics)
+        super().__init__(LoopThread(target.name, make, abandon=WriteRows.abandon))
 
     def open(self) -> str:
         if self.store_id is None:
-            future: concurrent.futures.Future[str] = concurrent.futures.Future()
-            self.thread.submit(Job(self.rows.opened, (), future, None))
-            self.store_id = future.result()
+            self.store_id = str(ask(self.thread, self.rows.opened))
         return self.store_id
 
-    def close(self) -> None:
-        thread = self.thread.stop()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
 
-
-class PostgresStorage:
+class PostgresStorage(Storage):
     """A store in one schema of a PostgreSQL database, for any number of threads, event loops, processes and machines.
 
     Nothing is connected before the first call; that call makes the schema's tables if they are missing and brings older
@@ -87,6 +60,8 @@ class PostgresStorage:
     Attributes:
         runs: The journal.
     """
+
+    runs: PostgresJournal
 
     def __init__(
         self,
@@ -138,33 +113,9 @@ class PostgresStorage:
         """Finish what was asked, then close the connections; calls after it raise `StoreUnavailableError`."""
         self._engine.close()
 
-    async def aclose(self) -> None:
-        """Do what `close` does, without blocking the loop."""
-        await self.runs.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class PostgresJournal:
+class PostgresJournal(StoreJournal[_Engine]):
     """The `Journal` of a `PostgresStorage`; the contract stands at `gnl_core.journal.port.Journal`."""
-
-    def __init__(self, engine: _Engine, org: str = "") -> None:
-        self._engine = engine
-        self._org = org
 
     @property
     def store_id(self) -> str:
@@ -172,72 +123,27 @@ class PostgresJournal:
         return self._engine.open()
 
     @property
-    def org(self) -> str:
-        """The organisation it is scoped to; '' where it is not."""
-        return self._org
-
-    @property
     def capabilities(self) -> frozenset[Capability]:
         """Ordered, with blobs, durable; what the server's own settings take from that, `durability_report` tells."""
         return frozenset(("ordered", "blobs", "durable"))
 
-    async def get_many(self, keys: Sequence[Key]) -> Read:
-        """Read rows, with their blobs, in the order asked."""
-        names = [name_of(key) for key in keys]
-        return cast("Read", await self._engine.read(self._engine.rows.get_many, self._org, names, tuple(keys)))
+    def _get_many(self, names: list[str], asked: Sequence[Key]) -> Awaitable[Read]:
+        return self._engine.read(self._engine.rows.get_many, self._org, names, asked)
 
-    async def scan(
-        self,
-        prefix: Key,
-        *,
-        after: Key | None = None,
-        newer_than: int = 0,
-        reverse: bool = False,
-        limit: int = 500,
-        max_bytes: int = 4 << 20,
-        blobs: bool = False,
-    ) -> Page:
-        """Read one page of the rows at and below `prefix`."""
-        part = span(
-            prefix,
-            after=after,
-            newer_than=newer_than,
-            reverse=reverse,
-            limit=limit,
-            max_bytes=max_bytes,
-            blobs=blobs,
-        )
-        return cast("Page", await self._engine.read(self._engine.rows.scan, self._org, part))
+    def _scan(self, part: Span) -> Awaitable[Page]:
+        return self._engine.read(self._engine.rows.scan, self._org, part)
 
-    async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
-        """Write a batch, all or nothing."""
-        steps = prepare(ops, batch)
-        return cast("Applied | Refused", await self._engine.write(self._engine.rows.apply, self._org, steps, batch))
+    def _apply(self, steps: list[Step], batch: int) -> Awaitable[Applied | Refused]:
+        return self._engine.write(self._engine.rows.apply, self._org, steps, batch)
 
-    async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
-        """Delete at most `limit` rows at and below a non-empty prefix."""
-        name_of(prefix)
-        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
-        return cast("int", await self._engine.write(self._engine.rows.delete_prefix, self._org, part))
+    def _delete_prefix(self, part: Span) -> Awaitable[int]:
+        return self._engine.write(self._engine.rows.delete_prefix, self._org, part)
 
-    async def now(self) -> int:
-        """Return the server's clock in milliseconds."""
-        return cast("int", await self._engine.read(self._engine.rows.now))
+    def _now(self) -> Awaitable[int]:
+        return self._engine.read(self._engine.rows.now)
 
-    def scoped(self, org: str) -> PostgresJournal:
-        """Return the same store seen by one organisation."""
-        if self._org:
-            raise refuse_scope("scoped()")
-        return PostgresJournal(self._engine, check_org(org))
+    def _scopes(self, after: str | None, limit: int) -> Awaitable[Sequence[str]]:
+        return self._engine.read(self._engine.rows.scopes, after, limit)
 
-    async def scopes(self, *, after: str | None = None, limit: int = 100) -> Sequence[str]:
-        """List organisations that have rows, ascending; '' is the unscoped one."""
-        if self._org:
-            raise refuse_scope("scopes()")
-        check_limit(limit)
-        return cast("list[str]", await self._engine.read(self._engine.rows.scopes, after, limit))
-
-    async def aclose(self) -> None:
-        """Close the storage; on a scoped journal, which holds nothing of its own, do nothing."""
-        if not self._org:
-            await asyncio.to_thread(self._engine.close)
+    def _aclose(self) -> Awaitable[None]:
+        return asyncio.to_thread(self._engine.close)

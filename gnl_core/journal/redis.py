@@ -3,55 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
-import weakref
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from gnl_core.errors import ConfigError
-from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
+from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
-from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
+from gnl_core.journal.loop_thread import LoopEngine, LoopThread
+from gnl_core.journal.port import Applied, Capability, Key, Page, Read, Refused
 from gnl_core.journal.redis_replicas import WaitReplicas
 from gnl_core.journal.redis_scripts import check_prefix
 from gnl_core.journal.redis_session import RedisSession, State
-from gnl_core.journal.redis_thread import LoopThread
 from gnl_core.journal.redis_wire import address_of
-from gnl_core.journal.waiting import Held, Job
+from gnl_core.journal.storage import Storage, StoreJournal
+from gnl_core.journal.waiting import Held, ask, read
 
 
-class _Engine:
-    """The thread of a storage, and how calls reach it. Stops it when nothing refers to it any more."""
-
+class _Engine(LoopEngine):
     def __init__(self, state: State) -> None:
         self.state = state
-        self.thread = LoopThread(state.address.where, lambda: RedisSession(state))
-        weakref.finalize(self, self.thread.stop).atexit = False
+        super().__init__(LoopThread(state.address.where, lambda: RedisSession(state)))
 
     def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
-        loop = asyncio.get_running_loop()
-        future = Held(loop)
-        self.thread.submit(Job(_opened(work), arguments, future, loop))
-        return future
+        return super().write(_opened(work), *arguments)
 
     def read(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self.thread.submit(Job(_opened(work), arguments, future, loop))
-        return future
+        return super().read(_opened(work), *arguments)
 
     def open(self) -> None:
         if self.state.durable is None or self.state.store_id is None:
-            future: concurrent.futures.Future[str] = concurrent.futures.Future()
-            self.thread.submit(Job(RedisSession.opened, (), future, None))
-            future.result()
-
-    def close(self) -> None:
-        thread: threading.Thread | None = self.thread.stop()
-        if thread is not None:
-            thread.join()
+            ask(self.thread, RedisSession.opened)
 
 
 def _opened(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,7 +43,7 @@ def _opened(work: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class RedisStorage:
+class RedisStorage(Storage):
     """A store on a Redis server (or Valkey), for any number of threads, event loops, processes and machines.
 
     Read this before it holds runs. Redis replicates asynchronously: when a replica takes over, it may miss writes that
@@ -82,6 +63,8 @@ class RedisStorage:
     Attributes:
         runs: The journal.
     """
+
+    runs: RedisJournal
 
     def __init__(
         self,
@@ -131,53 +114,22 @@ class RedisStorage:
         Raises:
             JournalError: The server cannot be asked.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Sequence[DurabilityFinding]] = loop.create_future()
-        self._engine.thread.submit(Job(RedisSession.durability, (), future, loop))
-        return await future
+        findings: Sequence[DurabilityFinding] = await read(self._engine.thread, RedisSession.durability)
+        return findings
 
     def close(self) -> None:
         """Finish what is under way, then close the connections; calls after it raise `StoreUnavailableError`."""
         self._engine.close()
 
-    async def aclose(self) -> None:
-        """Do what `close` does, without blocking the loop."""
-        await self.runs.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class RedisJournal:
+class RedisJournal(StoreJournal[_Engine]):
     """The `Journal` of a `RedisStorage`; the contract stands at `gnl_core.journal.port.Journal`."""
-
-    def __init__(self, engine: _Engine, org: str = "") -> None:
-        self._engine = engine
-        self._org = org
 
     @property
     def store_id(self) -> str:
         """UUID made with the store; blocks while it is opened for the first time."""
         self._engine.open()
         return self._engine.state.store_id or ""
-
-    @property
-    def org(self) -> str:
-        """The organisation it is scoped to; '' where it is not."""
-        return self._org
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -187,63 +139,23 @@ class RedisJournal:
             return frozenset(("ordered", "blobs", "durable"))
         return frozenset(("ordered", "blobs"))
 
-    async def get_many(self, keys: Sequence[Key]) -> Read:
-        """Read rows, with their blobs, in the order asked."""
-        names = [name_of(key) for key in keys]
-        return cast("Read", await self._engine.read(RedisSession.get_many, self._org, names, tuple(keys)))
+    def _get_many(self, names: list[str], asked: Sequence[Key]) -> Awaitable[Read]:
+        return self._engine.read(RedisSession.get_many, self._org, names, asked)
 
-    async def scan(
-        self,
-        prefix: Key,
-        *,
-        after: Key | None = None,
-        newer_than: int = 0,
-        reverse: bool = False,
-        limit: int = 500,
-        max_bytes: int = 4 << 20,
-        blobs: bool = False,
-    ) -> Page:
-        """Read one page of the rows at and below `prefix`."""
-        part = span(
-            prefix,
-            after=after,
-            newer_than=newer_than,
-            reverse=reverse,
-            limit=limit,
-            max_bytes=max_bytes,
-            blobs=blobs,
-        )
-        return cast("Page", await self._engine.read(RedisSession.scan, self._org, part))
+    def _scan(self, part: Span) -> Awaitable[Page]:
+        return self._engine.read(RedisSession.scan, self._org, part)
 
-    async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
-        """Write a batch, all or nothing."""
-        steps = prepare(ops, batch)
-        return cast("Applied | Refused", await self._engine.write(RedisSession.apply, self._org, steps, batch))
+    def _apply(self, steps: list[Step], batch: int) -> Awaitable[Applied | Refused]:
+        return self._engine.write(RedisSession.apply, self._org, steps, batch)
 
-    async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
-        """Delete at most `limit` rows at and below a non-empty prefix."""
-        name_of(prefix)
-        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
-        return cast("int", await self._engine.write(RedisSession.delete_prefix, self._org, part))
+    def _delete_prefix(self, part: Span) -> Awaitable[int]:
+        return self._engine.write(RedisSession.delete_prefix, self._org, part)
 
-    async def now(self) -> int:
-        """Return the server's clock in milliseconds."""
-        return cast("int", await self._engine.read(RedisSession.now))
+    def _now(self) -> Awaitable[int]:
+        return self._engine.read(RedisSession.now)
 
-    def scoped(self, org: str) -> RedisJournal:
-        """Return the same store seen by one organisation."""
-        if self._org:
-            raise refuse_scope("scoped()")
-        return RedisJournal(self._engine, check_org(org))
+    def _scopes(self, after: str | None, limit: int) -> Awaitable[Sequence[str]]:
+        return self._engine.read(RedisSession.scopes, after, limit)
 
-    async def scopes(self, *, after: str | None = None, limit: int = 100) -> Sequence[str]:
-        """List organisations that have rows, ascending; '' is the unscoped one."""
-        if self._org:
-            raise refuse_scope("scopes()")
-        check_limit(limit)
-        return cast("list[str]", await self._engine.read(RedisSession.scopes, after, limit))
-
-    async def aclose(self) -> None:
-        """Close the storage; on a scoped journal, which holds nothing of its own, do nothing."""
-        if not self._org:
-            await asyncio.to_thread(self._engine.close)
+    def _aclose(self) -> Awaitable[None]:
+        return asyncio.to_thread(self._engine.close)

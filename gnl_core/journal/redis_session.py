@@ -56,7 +56,7 @@ class RedisSession:
         self._opening = asyncio.Lock()
         self._opened = False
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Close the connections."""
         await self._wire.aclose()
 

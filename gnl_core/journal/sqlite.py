@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from gnl_core.errors import ConfigError
-from gnl_core.journal.batches import check_limit, check_org, name_of, prepare, refuse_scope, span
-from gnl_core.journal.port import Applied, Capability, Key, Op, Page, Read, Refused
+from gnl_core.journal import waiting
+from gnl_core.journal.batches import Span, Step
+from gnl_core.journal.port import Applied, Capability, Key, Page, Read, Refused
 from gnl_core.journal.sqlite_open import Durability, target_of
 from gnl_core.journal.sqlite_rows import Rows
 from gnl_core.journal.sqlite_thread import Reader, Writer
 from gnl_core.journal.sqlite_write import WriteRows
 from gnl_core.journal.state import Clock, Statistics
-from gnl_core.journal.waiting import Held, Job
+from gnl_core.journal.storage import Storage, StoreJournal
+from gnl_core.journal.waiting import Held
 
 
 class _Engine:
@@ -39,22 +39,14 @@ class _Engine:
         weakref.finalize(self, _stop, self.writer, self.reader).atexit = False
 
     def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
-        loop = asyncio.get_running_loop()
-        future = Held(loop)
-        self.writer.submit(Job(work, arguments, future, loop))
-        return future
+        return waiting.write(self.writer, work, *arguments)
 
     def read(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self.reader.submit(Job(work, arguments, future, loop))
-        return future
+        return waiting.read(self.reader, work, *arguments)
 
     def open(self) -> str:
         if self.store_id is None:
-            future: concurrent.futures.Future[str] = concurrent.futures.Future()
-            self.reader.submit(Job(Rows.opened, (), future, None))
-            self.store_id = future.result()
+            self.store_id = str(waiting.ask(self.reader, Rows.opened))
         return self.store_id
 
     async def now(self) -> int:
@@ -72,7 +64,7 @@ def _stop(*workers: Writer | Reader) -> list[threading.Thread]:
     return [thread for worker in workers if (thread := worker.stop()) is not None]
 
 
-class SqliteStorage:
+class SqliteStorage(Storage):
     """A store in one SQLite file, for any number of threads, event loops and processes of one machine.
 
     Nothing touches the disk before the first call; that call makes the file if it is missing (its folder must exist)
@@ -88,6 +80,8 @@ class SqliteStorage:
     Attributes:
         runs: The journal.
     """
+
+    runs: SqliteJournal
 
     def __init__(
         self,
@@ -124,43 +118,14 @@ class SqliteStorage:
         """Finish what is queued, then close the file; calls after it raise `StoreUnavailableError`."""
         self._engine.close()
 
-    async def aclose(self) -> None:
-        """Do what `close` does, without blocking the loop."""
-        await self.runs.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class SqliteJournal:
+class SqliteJournal(StoreJournal[_Engine]):
     """The `Journal` of a `SqliteStorage`; the contract stands at `gnl_core.journal.port.Journal`."""
-
-    def __init__(self, engine: _Engine, org: str = "") -> None:
-        self._engine = engine
-        self._org = org
 
     @property
     def store_id(self) -> str:
         """UUID made with the file; blocks while the file is opened for the first time."""
         return self._engine.open()
-
-    @property
-    def org(self) -> str:
-        """The organisation it is scoped to; '' where it is not."""
-        return self._org
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -169,63 +134,23 @@ class SqliteJournal:
             return frozenset(("ordered", "blobs", "durable"))
         return frozenset(("ordered", "blobs"))
 
-    async def get_many(self, keys: Sequence[Key]) -> Read:
-        """Read rows, with their blobs, in the order asked."""
-        names = [name_of(key) for key in keys]
-        return cast("Read", await self._engine.read(Rows.get_many, self._org, names, tuple(keys)))
+    def _get_many(self, names: list[str], asked: Sequence[Key]) -> Awaitable[Read]:
+        return self._engine.read(Rows.get_many, self._org, names, asked)
 
-    async def scan(
-        self,
-        prefix: Key,
-        *,
-        after: Key | None = None,
-        newer_than: int = 0,
-        reverse: bool = False,
-        limit: int = 500,
-        max_bytes: int = 4 << 20,
-        blobs: bool = False,
-    ) -> Page:
-        """Read one page of the rows at and below `prefix`."""
-        part = span(
-            prefix,
-            after=after,
-            newer_than=newer_than,
-            reverse=reverse,
-            limit=limit,
-            max_bytes=max_bytes,
-            blobs=blobs,
-        )
-        return cast("Page", await self._engine.read(Rows.scan, self._org, part))
+    def _scan(self, part: Span) -> Awaitable[Page]:
+        return self._engine.read(Rows.scan, self._org, part)
 
-    async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
-        """Write a batch, all or nothing."""
-        steps = prepare(ops, batch)
-        return cast("Applied | Refused", await self._engine.write(WriteRows.apply, self._org, steps, batch))
+    def _apply(self, steps: list[Step], batch: int) -> Awaitable[Applied | Refused]:
+        return self._engine.write(WriteRows.apply, self._org, steps, batch)
 
-    async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
-        """Delete at most `limit` rows at and below a non-empty prefix."""
-        name_of(prefix)
-        part = span(prefix, after=None, newer_than=0, reverse=False, limit=limit, max_bytes=1, blobs=False)
-        return cast("int", await self._engine.write(WriteRows.delete_prefix, self._org, part))
+    def _delete_prefix(self, part: Span) -> Awaitable[int]:
+        return self._engine.write(WriteRows.delete_prefix, self._org, part)
 
-    async def now(self) -> int:
-        """Return the store's clock in milliseconds."""
-        return await self._engine.now()
+    def _now(self) -> Awaitable[int]:
+        return self._engine.now()
 
-    def scoped(self, org: str) -> SqliteJournal:
-        """Return the same store seen by one organisation."""
-        if self._org:
-            raise refuse_scope("scoped()")
-        return SqliteJournal(self._engine, check_org(org))
+    def _scopes(self, after: str | None, limit: int) -> Awaitable[Sequence[str]]:
+        return self._engine.read(Rows.scopes, after, limit)
 
-    async def scopes(self, *, after: str | None = None, limit: int = 100) -> Sequence[str]:
-        """List organisations that have rows, ascending; '' is the unscoped one."""
-        if self._org:
-            raise refuse_scope("scopes()")
-        check_limit(limit)
-        return cast("list[str]", await self._engine.read(Rows.scopes, after, limit))
-
-    async def aclose(self) -> None:
-        """Close the storage; on a scoped journal, which holds nothing of its own, do nothing."""
-        if not self._org:
-            await asyncio.to_thread(self._engine.close)
+    def _aclose(self) -> Awaitable[None]:
+        return asyncio.to_thread(self._engine.close)

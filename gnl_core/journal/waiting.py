@@ -7,7 +7,7 @@ import concurrent.futures
 import contextlib
 import contextvars
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 
 class Held:
@@ -123,3 +123,34 @@ def deliver(outcomes: Sequence[Outcome]) -> None:
                 loop.call_soon_threadsafe(_settle, *mine[0])
             else:
                 loop.call_soon_threadsafe(_settle_soon, loop, mine)
+
+
+class Worker(Protocol):
+    """A thread of a store."""
+
+    def submit(self, job: Job) -> None:
+        """Hand over a call."""
+        ...
+
+
+def write(worker: Worker, work: Callable[..., Any], *arguments: Any) -> Held:
+    """Hand over a call that writes."""
+    loop = asyncio.get_running_loop()
+    future = Held(loop)
+    worker.submit(Job(work, arguments, future, loop))
+    return future
+
+
+def read(worker: Worker, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+    """Hand over a call that reads; whoever waits for it may give up."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    worker.submit(Job(work, arguments, future, loop))
+    return future
+
+
+def ask(worker: Worker, work: Callable[..., Any]) -> Any:
+    """Hand over a call and block until its outcome is there: for who has no event loop."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    worker.submit(Job(work, (), future, None))
+    return future.result()

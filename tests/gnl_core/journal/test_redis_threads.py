@@ -141,7 +141,7 @@ async def test_a_storage_that_nobody_keeps_ends_its_thread(server):
     journal = RedisStorage(server.url, accept_async_replication=True).runs
     gc.collect()
     await journal.apply([Create(("a",), 1)], batch=new_batch())  # the journal alone keeps it going
-    thread = journal._engine.thread._running.thread
+    thread = journal._engine.thread._thread
     engine = weakref.ref(journal._engine)
     del journal
     gc.collect()
