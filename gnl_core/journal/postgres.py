@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from gnl_core.errors import ConfigError, MissingExtraError
+from gnl_core.journal.access import Access, check_access, refuse_write
 from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.loop_thread import LoopEngine, LoopThread
@@ -15,7 +17,7 @@ from gnl_core.journal.postgres_report import SETTINGS, judge
 from gnl_core.journal.postgres_state import Options, PostgresStatistics
 from gnl_core.journal.state import Clock
 from gnl_core.journal.storage import Storage, StoreJournal
-from gnl_core.journal.waiting import ask
+from gnl_core.journal.waiting import Held, ask
 
 
 class _Engine(LoopEngine):
@@ -31,9 +33,14 @@ class _Engine(LoopEngine):
         self.statistics = statistics = PostgresStatistics()
         self.store_id: str | None = None
         target = target_of(dsn, schema)
+        self.name, self.access = target.name, options.access
         clock = Clock(lambda: 0.0)  # the server's time alone; this only keeps it from running backwards
         make = partial(WriteRows, target, options, clock, statistics)
         super().__init__(LoopThread(target.name, make, abandon=WriteRows.abandon))
+
+    def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
+        refuse_write(self.access, self.name)
+        return super().write(work, *arguments)
 
     def open(self) -> str:
         if self.store_id is None:
@@ -71,6 +78,7 @@ class PostgresStorage(Storage):
         pool_size: int = 4,
         lock_wait: float = 60.0,
         reconnect_wait: float = 10.0,
+        access: Access = "make",
     ) -> None:
         """Name a store.
 
@@ -82,6 +90,8 @@ class PostgresStorage(Storage):
             lock_wait: Seconds to wait for a free connection, and for rows that others hold, before `StoreBusyError`.
             reconnect_wait: Seconds to wait for a server that was reached before and is away, as while it restarts,
                 before `StoreUnavailableError`. A server that was never reached is not waited for.
+            access: 'make' the tables if they are missing; 'write' only where they are; only 'read', for which a role
+                does that may do no more than SELECT.
 
         Raises:
             ConfigError: The dsn or an option is none that can work.
@@ -92,7 +102,8 @@ class PostgresStorage(Storage):
         for name, seconds in (("lock_wait", lock_wait), ("reconnect_wait", reconnect_wait)):
             if not 0 <= seconds <= 1_000_000:
                 raise ConfigError(f"{name} is {seconds!r}, must be 0 to 1,000,000 seconds")
-        self._engine = _Engine(dsn, schema, Options(pool_size, lock_wait, reconnect_wait))
+        check_access(access)
+        self._engine = _Engine(dsn, schema, Options(pool_size, lock_wait, reconnect_wait, access))
         self.runs = PostgresJournal(self._engine)
 
     @property

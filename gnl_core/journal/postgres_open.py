@@ -8,6 +8,7 @@ from importlib.resources import files
 import psycopg
 
 from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError, StoreUnavailableError
+from gnl_core.journal.access import Access, missing
 from gnl_core.journal.postgres_pool import Connection
 from gnl_core.journal.postgres_sql import statements
 from gnl_core.journal.postgres_target import Target
@@ -25,13 +26,13 @@ WHERE n.nspname = %s AND c.relname = 'gnl_meta'
 _LOCK = 0x676E6C  # "gnl": half of the key under which processes that open one schema wait for each other
 
 
-async def prepare(connection: Connection, target: Target) -> str:
-    """Bring the schema up to date, made if it is missing; return the store's id.
+async def prepare(connection: Connection, target: Target, access: Access = "make") -> str:
+    """Bring the schema up to date, made if it is missing and may be; return the store's id.
 
     Raises:
         ConfigError: The server is too old, or its database keeps text in another encoding than UTF-8.
         JournalFormatError: A newer release wrote the schema.
-        StoreUnavailableError: There is no schema, and the server is read-only.
+        StoreUnavailableError: There is no schema, and it may not be made or the server is read-only.
         psycopg.Error: As it comes.
     """
     (encoding,) = await _row(connection, "SELECT current_setting('server_encoding')")
@@ -43,6 +44,8 @@ async def prepare(connection: Connection, target: Target) -> str:
         raise ConfigError(f"{target.name} runs PostgreSQL {connection.info.server_version // 10_000}; 12 is the oldest")
     found, store_id = await _found(connection, target)
     if found < SCHEMA:
+        if access == "read" or (access == "write" and found == 0):
+            raise missing(target.name, older=found > 0)
         (standby,) = await _row(connection, "SELECT pg_is_in_recovery()")
         if standby:
             raise StoreUnavailableError(

@@ -218,7 +218,7 @@ class Rows:
     async def _open(self, connection: Connection) -> None:
         async with self._opening:
             if not self.store_id:
-                self.store_id = await prepare(connection, self.target)
+                self.store_id = await prepare(connection, self.target, self._options.access)
 
     def check_head(self, row: Row | None) -> None:
         """Check that it is still the store that was opened, in a form that this release knows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gnl_core.journal.access import Access
 from gnl_core.journal.state import Statistics
 
 
@@ -15,11 +16,13 @@ class Options:
         pool_size: Connections at most.
         lock_wait: Seconds to wait for a free connection, and for rows that others hold.
         reconnect_wait: Seconds to wait for a server that was reached before and is away.
+        access: Whether the store may be made, or written.
     """
 
     pool_size: int
     lock_wait: float
     reconnect_wait: float
+    access: Access = "make"
 
 
 @dataclass(slots=True)

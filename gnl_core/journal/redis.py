@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from gnl_core.errors import ConfigError
+from gnl_core.journal.access import Access, check_access, refuse_write
 from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.loop_thread import LoopEngine, LoopThread
@@ -25,6 +26,7 @@ class _Engine(LoopEngine):
         super().__init__(LoopThread(state.address.where, lambda: RedisSession(state)))
 
     def write(self, work: Callable[..., Any], *arguments: Any) -> Held:
+        refuse_write(self.state.access, f"the Redis server {self.state.address.where}")
         return super().write(_opened(work), *arguments)
 
     def read(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
@@ -76,6 +78,7 @@ class RedisStorage(Storage):
         connections: int = 8,
         timeout: float = 30.0,
         connect_timeout: float = 5.0,
+        access: Access = "make",
     ) -> None:
         """Name a store.
 
@@ -89,6 +92,7 @@ class RedisStorage(Storage):
             timeout: Seconds to wait for an answer (then `StoreUnknownError`, for a write) and for a free connection
                 (then `StoreBusyError`).
             connect_timeout: Seconds to wait for a connection (then `StoreUnavailableError`).
+            access: 'make' the store if it is missing; 'write' only where it is; only 'read'.
 
         Raises:
             ConfigError: The replication was not accepted, the URL is none, or an option is out of range. At the first
@@ -102,8 +106,9 @@ class RedisStorage(Storage):
             )
         if wait_replicas is not None and not isinstance(wait_replicas, WaitReplicas):
             raise ConfigError(f"wait_replicas is {wait_replicas!r}, must be a WaitReplicas or None")
+        check_access(access)
         address = address_of(url, connect_timeout=connect_timeout, timeout=timeout, connections=connections)
-        self._engine = _Engine(State(address, check_prefix(prefix), wait_replicas))
+        self._engine = _Engine(State(address, check_prefix(prefix), wait_replicas, access))
         self.runs = RedisJournal(self._engine)
 
     async def durability_report(self) -> Sequence[DurabilityFinding]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnl_core.errors import ConfigError, JournalFormatError, StoreUnavailableError
+from gnl_core.journal.access import Access, missing
 from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.port import Applied, Entry, Key, Page, Read, Refused
 from gnl_core.journal.redis_durability import keeps_all, read_settings, report
+from gnl_core.journal.redis_errors import is_answer, refusal
 from gnl_core.journal.redis_replicas import WaitReplicas, wait_for_replicas
 from gnl_core.journal.redis_rows import arguments_of, check_status, entry_of
 from gnl_core.journal.redis_scripts import SCHEMA, ScriptName, keys_of, script
@@ -34,6 +36,7 @@ class State:
         address: The server.
         prefix: Of the store's keys.
         wait: Which replicas are waited for; None once the server said that it cannot.
+        access: Whether the store may be made, or written.
         clock: The latest time seen.
         store_id: The store's id; None before it was opened.
         durable: Whether the server syncs each write before it answers; None before it was opened.
@@ -42,6 +45,7 @@ class State:
     address: Address
     prefix: str
     wait: WaitReplicas | None
+    access: Access = "make"
     clock: Clock = field(default_factory=lambda: Clock(lambda: 0.0))
     store_id: str | None = None
     durable: bool | None = None
@@ -99,6 +103,8 @@ class RedisSession:
 
     async def _make(self, line: Line) -> str:
         keys = keys_of(self._state.prefix, "")
+        if self._state.access != "make" and not await self._is_there(line, keys):
+            raise missing(f"the Redis server {self._state.address.where} under the prefix {self._state.prefix!r}")
         answer = await line.run(script("open"), keys, (str(uuid.uuid4()), SCHEMA), writes=False)
         check_status(answer, self._state.address.where)
         _, store_id, schema = answer
@@ -109,6 +115,15 @@ class RedisSession:
                 format=int(schema),
             )
         return str(store_id.decode(errors="replace"))
+
+    async def _is_there(self, line: Line, keys: Sequence[str]) -> bool:
+        """Tell whether the store's head, or rows without one, are there."""
+        try:
+            return int(await line.ask("EXISTS", *keys[:2])) > 0
+        except Exception as error:
+            if is_answer(error):
+                raise refusal(error, self._state.address.where, writes=False) from error
+            raise
 
     async def get_many(self, org: str, names: list[str], asked: Sequence[Key]) -> Read:
         """Read rows in the order asked."""
