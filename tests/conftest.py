@@ -12,6 +12,7 @@ import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -264,3 +265,57 @@ def new_schema(postgres_dsn):
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         for each in names:
             connection.execute(f'DROP SCHEMA IF EXISTS "{each}" CASCADE')
+
+
+# Stores of each kind -------------------------------------------------------------------------------------------------
+
+KINDS = ("memory", "sqlite", "postgres", "redis")
+
+
+def pytest_configure(config):
+    """Register what tests say of the stores that they run on."""
+    config.addinivalue_line("markers", "stores(*kinds): run on stores of these kinds; without kinds, on every one")
+
+
+def pytest_generate_tests(metafunc):
+    """Run a test that asks for `any_store` on memory and SQLite, or on what its `stores` mark says."""
+    if "any_store" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("stores")
+        kinds = KINDS[:2] if mark is None else mark.args or KINDS
+        metafunc.parametrize("any_store", kinds, indirect=True)
+
+
+@pytest.fixture
+def new_store(request):
+    """Name stores that nobody else uses: `new_store("redis")`; see stores.py for what they are."""
+    type_ = _load("stores").Store
+
+    def make(kind):
+        if kind == "memory":
+            return type_(kind, "InMemoryStorage")
+        if kind == "sqlite":
+            # In memory where there is one: journals are synced at every write.
+            memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+            folder = tempfile.mkdtemp(prefix="gnl-sqlite-", dir=memory)
+            request.addfinalizer(lambda: shutil.rmtree(folder))
+            return type_(kind, "SqliteStorage", (f"{folder}/j.db",))
+        if kind == "postgres":
+            dsn, schema = (request.getfixturevalue(name) for name in ("postgres_dsn", "new_schema"))
+            return type_(kind, "PostgresStorage", (dsn,), MappingProxyType({"schema": schema()}))
+        url, prefix = (request.getfixturevalue(name) for name in ("redis_url", "new_prefix"))
+        options = {"accept_async_replication": True, "prefix": prefix()}
+        return type_(kind, "RedisStorage", (url,), MappingProxyType(options))
+
+    return make
+
+
+@pytest.fixture
+def any_store(request, new_store):
+    """Where a store is that nobody else uses; on each kind that the test is for."""
+    return new_store(request.param)
+
+
+@pytest.fixture
+def clock():
+    """A clock that a test moves, for whatever store: `clock.moved(journal)`."""
+    return _load("stores").Clock()

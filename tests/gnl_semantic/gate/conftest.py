@@ -3,7 +3,6 @@
 import math
 import os
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,10 +12,8 @@ import pytest_asyncio
 from gnl_core import (
     Context,
     Duplicates,
-    InMemoryStorage,
     RunLimits,
     SemanticIdentity,
-    SqliteStorage,
     keys,
     read_incidents,
     run_durable,
@@ -34,21 +31,6 @@ STAMP = "fake@1"
 DECLARED = {"keys": ("sku",), "amount_fields": ("price",), "discriminator_fields": ("cancel",)}
 
 
-class Clock:
-    """The store's clock, which a test moves."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def place():
     """A folder in memory where there is one: journals are synced at every write."""
@@ -56,17 +38,17 @@ def place():
         yield Path(folder)
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place, clock):
-    """An empty store of each kind."""
-    made = InMemoryStorage(clock=clock) if request.param == "memory" else SqliteStorage(place / "j.db", clock=clock)
-    async with made as storage:
+@pytest_asyncio.fixture
+async def storage(any_store):
+    """An empty store of each kind that the test is for."""
+    async with any_store.open() as storage:
         yield storage
 
 
 @pytest.fixture
-def journal(storage):
-    return storage.runs
+def journal(storage, clock):
+    """Its journal, with times that a test moves."""
+    return clock.moved(storage.runs)
 
 
 @pytest.fixture

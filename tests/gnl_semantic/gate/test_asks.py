@@ -272,9 +272,9 @@ async def test_l23_an_optional_key_that_both_lack_does_not_silence_the_question(
 async def test_l30_records_past_their_time_count_no_more_by_the_stores_clock(shop, asked, clock):
     shop.ttl_ms = 60_000
     await shop.run(ABC)
-    clock.ahead = 59.0
+    clock.seconds(59)
     assert asked(await shop.run(SPACED)).kind == "semantic"
-    clock.ahead = 62.0
+    clock.seconds(3)
     assert (await shop.run({"sku": "Abc"})).text == "done"
     assert shop.effects.count() == 2
 
@@ -282,7 +282,7 @@ async def test_l30_records_past_their_time_count_no_more_by_the_stores_clock(sho
 async def test_a_record_past_its_time_is_not_found_by_its_fold_either(shop, clock):
     shop.ttl_ms = 60_000
     await shop.run(ABC)
-    clock.ahead = 62.0
+    clock.seconds(62)
     shop.gate = shop.gated(embed_model_id="fake@2")
     result = await shop.run(SPACED, run="second")
     assert (result.text, await shop.noted("second")) == ("done", [])
@@ -297,5 +297,5 @@ async def test_a_call_never_looks_like_its_own_record(shop):
 
 async def test_the_age_and_the_channel_are_the_stores_and_the_first_runs(shop, asked, clock):
     await shop.run(ABC, channel="batch")
-    clock.ahead = 3 * 3600.0
+    clock.seconds(3 * 3600)
     assert "3 h ago" in asked(await shop.run(SPACED)).reason

@@ -68,7 +68,7 @@ async def test_a_doubt_is_settled_beside_a_generation_that_is_no_counter(shop, m
     await shop.put(GENERATION, counter)
     with pytest.raises(StepTimeoutError):
         await shop.run(ABC, run="first", tools=[made(stuck=True)])
-    clock.ahead = 3600
+    clock.seconds(3600)
     known = {}
     if settled_by == "recover":
         known["recover"] = lambda sku: {"done": True, "output": "found"}

@@ -187,7 +187,7 @@ async def test_the_window_is_the_conversation_and_its_time(shop, asked, clock):
     await shop.run(ABC)
     assert asked(await shop.run(SPACED)).kind == "semantic"
     assert (await shop.run(SPACED, thread_id="another")).text == "done"
-    clock.ahead = 5.0
+    clock.seconds(5)
     assert (await shop.run(THIRD)).text == "done"
 
 
