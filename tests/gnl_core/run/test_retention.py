@@ -6,16 +6,13 @@ import sys
 import textwrap
 
 import pytest
-import pytest_asyncio
 
 from gnl_core import (
     ConfigError,
     Context,
     Duplicates,
-    InMemoryStorage,
     RunLimits,
     SemanticIdentity,
-    SqliteStorage,
     create_retention_sweeper,
     decide,
     keys,
@@ -29,7 +26,7 @@ from gnl_core import (
     tool,
 )
 from gnl_core.errors import RefusedError, RunSweptError, StoreUnavailableError
-from gnl_core.journal import Delete, Put, new_batch
+from gnl_core.journal import Delete, Put, new_batch, scan_all
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -37,30 +34,10 @@ DAY = 86_400_000
 ASK = RunLimits(side_effect_duplicates=Duplicates(action="suspend", scope="thread"))
 
 
-class Clock:
-    """The store's clock, which a test moves."""
-
-    def __init__(self):
-        self.seconds = 1_700_000_000.0
-
-    def __call__(self):
-        return self.seconds
-
-    def days(self, number):
-        self.seconds += number * 86_400
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place, clock):
-    """An empty store of each kind, on the test's clock."""
-    made = InMemoryStorage(clock=clock) if request.param == "memory" else SqliteStorage(place / "j.db", clock=clock)
-    async with made as storage:
-        yield storage
+def journal(storage, clock):
+    """The store's journal, with times that a test moves."""
+    return clock.moved(storage.runs)
 
 
 @tool(semantic_identity=SemanticIdentity(keys=("iban",)))
@@ -90,7 +67,7 @@ async def ids(journal):
 async def test_l75_all_of_many_old_runs_go_and_those_with_recent_activity_stay(journal, clock, rows):
     for number in range(120):
         head = {"f": 1, "status": "completed", "steps": 0, "calls": 0, "questions": 0}
-        at = int(clock() * 1000)
+        at = await journal.now()
         await rows.put(keys.head(f"old-{number}"), head | {"created_at": at, "changed_at": at})
         await rows.put(keys.index("status", "completed", at, f"old-{number}"), {})
     await drive(journal, "touched", "a")
@@ -356,11 +333,12 @@ async def test_an_age_that_is_none_is_refused(journal, age):
 KILLED = textwrap.dedent(
     """
     import asyncio, sys
-    from gnl_core import SqliteStorage, purge_resource, sweep_runs
+    import gnl_core
+    from gnl_core import purge_resource, sweep_runs
     from gnl_core.testing.faulty import Fault, FaultyJournal
-    path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    what, number = sys.argv[1], int(sys.argv[2])
     async def main():
-        async with SqliteStorage(path) as storage:
+        async with STORE as storage:
             journal = FaultyJournal(storage.runs, fault=Fault(number=number, when="after"))
             if what == "purge":
                 await purge_resource(journal, "ann")
@@ -369,26 +347,34 @@ KILLED = textwrap.dedent(
     asyncio.run(main())
     """
 )
+NUMBERS = [1, 2, 3, 5, 8, 12]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 12])
-@pytest.mark.parametrize("what", ["purge", "sweep"])
-async def test_l76_a_process_that_was_killed_half_way_is_taken_up_by_the_next(place, what, number):
-    path = place / "j.db"
-    async with SqliteStorage(path) as storage:
+def interesting(kind):
+    """Return (what, number) of the kills on a store: in a file all of them, on a server two of each."""
+    return [(kind, what, number) for what in ("purge", "sweep") for number in (NUMBERS if kind == "sqlite" else (2, 5))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "number"), [case for kind in ("sqlite", "postgres", "redis") for case in interesting(kind)]
+)
+async def test_l76_a_process_that_was_killed_half_way_is_taken_up_by_the_next(new_store, kind, what, number):
+    store = new_store(kind)
+    async with store.open() as storage:
         for run in ("r1", "r2", "r3"):
             await drive(storage.runs, run, f"iban-{run}", thread_id=f"t-{run}", resource_id="ann")
+    program = KILLED.replace("STORE", store.spelled)
     ended = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", KILLED, str(path), what, str(number)], capture_output=True, check=False
+        subprocess.run, [sys.executable, "-c", program, what, str(number)], capture_output=True, check=False
     )
     assert ended.returncode in (0, 9), ended.stderr.decode()
     assert ended.returncode == 9 or number > 5
-    async with SqliteStorage(path) as storage:
+    async with store.open() as storage:
         if what == "sweep":
             await sweep_runs(storage.runs, older_than_ms=0, tombstones=True)
             assert await ids(storage.runs) == []
             assert len((await storage.runs.scan(("swept",))).entries) == 3
             assert len((await storage.runs.scan(("resthr",))).entries) == 3
         await purge_resource(storage.runs, "ann")
-        left = {entry.key for entry in (await storage.runs.scan(())).entries}
+        left = {entry.key async for entry in scan_all(storage.runs, ())}
         assert {key[0] for key in left} <= {"swept"}
