@@ -1,4 +1,7 @@
-"""What erasures that were broken off left behind, and what is remembered of nobody: told, and never deleted here."""
+"""What erasures that were broken off left behind, tombstones that hold content, and what is remembered of nobody.
+
+All of it is told, and never deleted here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gnl_core import keys
 from gnl_core.eraser import Eraser
-from gnl_core.journal import get
+from gnl_core.journal import get, scan_all
 from gnl_core.journal.port import Journal
 from gnl_core.outcome import read_head
 from gnl_core.retention_threads import list_orphan_thread_state
@@ -16,10 +19,14 @@ if TYPE_CHECKING:
     from gnl_core.doctor import Finding
 
 _SHOWN = 5
+_HASHES = {"input": 32, "work_key_hash": 16}
+"""What a tombstone may hold beside its format and its time: so many hex digits, and nothing that was said."""
+
+_HEX = frozenset("0123456789abcdef")
 
 
 async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
-    """Tell of runs that are half erased, rows of runs that are gone, and the state of conversations that nobody owns.
+    """Tell of half erased runs, rows of runs that are gone, tombstones with content, and nobody's conversations.
 
     Raises:
         JournalError: The store cannot be read.
@@ -54,6 +61,7 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
                 advice=advice,
             )
         )
+    found += await _examine_tombstones(journal, org)
     orphans = await list_orphan_thread_state(journal)
     if orphans:
         rows = sum(one.rows for one in orphans)
@@ -84,3 +92,32 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
 async def _is_begun(journal: Journal, org: str) -> bool:
     row = await get(journal, keys.erased_org(org))
     return row is not None and isinstance(row.value, dict) and row.value.get("state") == "begun"
+
+
+async def _examine_tombstones(journal: Journal, org: str) -> list[Finding]:
+    from gnl_core.doctor import Finding  # noqa: PLC0415 - it imports this module
+
+    wrong = [entry.key[-1] async for entry in scan_all(journal, ("swept",)) if not _holds_hashes(entry.value)]
+    if not wrong:
+        return []
+    shown = ", ".join(map(repr, wrong[:_SHOWN])) + (" …" if len(wrong) > _SHOWN else "")
+    return [
+        Finding(
+            check="erasure.tombstones",
+            level="waits",
+            text=f"{len(wrong)} tombstones of swept runs hold more than a time and hashes: {shown}",
+            run_id=wrong[0],
+            org=org,
+            advice="no sweep of this release writes such rows: find out what wrote them; an erasure does not read them",
+        )
+    ]
+
+
+def _holds_hashes(value: object) -> bool:
+    """Return whether a tombstone holds what a sweep writes, and no content."""
+    if not isinstance(value, dict) or not value.keys() <= {"f", "at", *_HASHES}:
+        return False
+    if any(type(value.get(name)) is not int for name in ("f", "at")):
+        return False
+    hashes = [(value[name], size) for name, size in _HASHES.items() if name in value]
+    return all(isinstance(text, str) and len(text) == size and not set(text) - _HEX for text, size in hashes)

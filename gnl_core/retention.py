@@ -21,6 +21,7 @@ from gnl_core.outcome import read_head
 from gnl_core.records import FORMAT
 from gnl_core.retention_threads import check_age
 from gnl_core.summary import STATUSES
+from gnl_core.work import work_key_hash
 
 
 class SweepOptions(TypedDict, total=False):
@@ -236,9 +237,13 @@ class _Sweep:
             marks.append(Create(keys.trace(resource, thread), {"f": FORMAT}, if_present="keep"))
         if self._tombstones:
             row = rows.get(keys.input_of(root))
-            asked = row.value.get("hash") if row is not None and isinstance(row.value, dict) else None
+            frozen = row.value if row is not None and isinstance(row.value, dict) else {}
+            asked, work = frozen.get("hash"), frozen.get("work")
+            name = work.get("key") if isinstance(work, dict) else None
             value: dict[str, JsonValue] = {"f": FORMAT, "at": now}
             if isinstance(asked, str):
                 value["input"] = asked
+            if isinstance(name, str):
+                value["work_key_hash"] = work_key_hash(name)
             marks.append(Create(keys.swept(root), value, if_present="keep"))
         return marks

@@ -1,6 +1,7 @@
 """Runs and conversations whose time is over: what goes, what is kept and why, and what an erasure still finds."""
 
 import asyncio
+import hashlib
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from gnl_core import (
     ConfigError,
     Context,
     Duplicates,
+    Gnl,
+    InMemoryStorage,
     RunLimits,
     SemanticIdentity,
     create_retention_sweeper,
@@ -25,10 +28,12 @@ from gnl_core import (
     sweep_threads,
     tool,
 )
+from gnl_core.doctor_leftovers import examine_leftovers
 from gnl_core.errors import RefusedError, RunSweptError, StoreUnavailableError
 from gnl_core.journal import Delete, Put, new_batch, scan_all
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
+from gnl_core.work import work_key_hash
 
 DAY = 86_400_000
 ASK = RunLimits(side_effect_duplicates=Duplicates(action="suspend", scope="thread"))
@@ -182,6 +187,38 @@ async def test_l77_s76_a_tombstone_holds_hashes_only(journal, clock, rows):
     assert set(row.value) == {"f", "at", "input"}
     assert len(row.value["input"]) == 32
     assert "iban" not in str(row.value)
+
+
+async def test_l77_a_tombstone_of_named_work_holds_its_hash_and_never_its_name(journal, clock, rows):
+    key = "order of ann@example.org, 7"
+    agents = Gnl(journal, agents={"clerk": {"model": ScriptedModel(["done"]), "work_scope": "org"}})
+    result = await agents.run("clerk", work_key=key, prompt="go")
+    assert key in repr(await rows.all()), "a name that nobody could find would prove nothing"
+    clock.days(10)
+    assert (await sweep_runs(journal, older_than_ms=DAY, tombstones=True)).tombstones == 1
+    row = (await rows.all(("swept",)))[keys.encode(keys.swept(result.run_id))]
+    assert set(row.value) == {"f", "at", "input", "work_key_hash"}
+    assert row.value["work_key_hash"] == work_key_hash(key) == hashlib.sha256(key.encode()).hexdigest()[:16]
+    assert "ann@example" not in repr(await rows.all())
+    with pytest.raises(RunSweptError):
+        await agents.run("clerk", work_key=key, prompt="go")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [None, "x", {}, {"f": 1}, {"f": 1, "at": "1"}, {"f": 1, "at": 1, "key": "k"}, {"f": 1, "at": 1, "input": "order 7"}]
+    + [{"f": 1, "at": 1, "work_key_hash": what} for what in ("0" * 32, "order-of-ann-777", None, 7)],
+)
+async def test_the_doctor_tells_of_tombstones_that_hold_more_than_hashes(spoilt):
+    async with InMemoryStorage() as storage:
+        good = {"f": 1, "at": 1_700_000_000_000, "input": "0" * 32, "work_key_hash": "0123456789abcdef"}
+        ops = [Put(keys.swept("good"), good), Put(keys.swept("older"), {"f": 1, "at": 1})]
+        await storage.runs.apply(ops, batch=new_batch())
+        assert await examine_leftovers(storage.runs, "") == []
+        await storage.runs.apply([Put(keys.swept("bad"), spoilt)], batch=new_batch())
+        (found,) = await examine_leftovers(storage.runs, "")
+        assert (found.check, found.level, found.run_id) == ("erasure.tombstones", "waits", "bad")
+        assert "ann" not in found.text
 
 
 async def test_s76_a_late_retry_of_a_swept_run_is_refused_and_acts_no_second_time(journal, clock, effects):
