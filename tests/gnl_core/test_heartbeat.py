@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from gnl_core import keys
 from gnl_core.errors import RunBusyError, StoreUnavailableError
 from gnl_core.journal import Applied, Journal, Op, Refused, new_batch
 from gnl_core.journal.memory import InMemoryStorage
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.lock import Heartbeat, acquire_ops, fence_check, holder, release_op
 from gnl_core.owner import Owner, new_owner, register, unregister
 
@@ -23,11 +21,10 @@ ROOT = "order-1"
 HOUR = 3_600_000
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def journal(request: pytest.FixtureRequest, new_store: Callable[[str], Any]) -> AsyncIterator[Journal]:
     """Yield each store's runs."""
-    storage = InMemoryStorage() if request.param == "memory" else SqliteStorage(tmp_path / "runs.db")
-    async with storage:
+    async with new_store(request.param).open() as storage:
         yield storage.runs
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -21,8 +21,6 @@ from gnl_core.errors import (
     StoreCorruptError,
 )
 from gnl_core.journal import Applied, Create, Entry, Expect, Journal, JsonValue, Op, Put, Refused, Replace, new_batch
-from gnl_core.journal.memory import InMemoryStorage
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.lock import acquire_ops, fence_check, holder, release_op, renew_ops
 from gnl_core.owner import Owner, new_owner, register, unregister
 
@@ -30,11 +28,10 @@ ROOT = "order-1"
 HOUR = 3_600_000
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def journal(request: pytest.FixtureRequest, new_store: Callable[[str], Any]) -> AsyncIterator[Journal]:
     """Yield each store's runs."""
-    storage = InMemoryStorage() if request.param == "memory" else SqliteStorage(tmp_path / "runs.db")
-    async with storage:
+    async with new_store(request.param).open() as storage:
         yield storage.runs
 
 

@@ -15,9 +15,9 @@ from gnl_core.records import CallRecord
 from gnl_core.views import count_runs_by_status, list_runs, read_run
 
 
-@pytest.fixture
-async def journal():
-    async with InMemoryStorage() as storage:
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def journal(request, new_store):
+    async with new_store(request.param).open() as storage:
         yield storage.runs
 
 

@@ -10,15 +10,14 @@ from gnl_core.approvals import Answer
 from gnl_core.canonical import args_hash
 from gnl_core.errors import JournalFormatError, RunNotFoundError, StoreCorruptError
 from gnl_core.journal import Delete, Put, new_batch
-from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.model.messages import TextPart, ToolCallPart, Usage
 from gnl_core.records import CallRecord
 from gnl_core.views import read_run
 
 
-@pytest.fixture
-async def journal():
-    async with InMemoryStorage() as storage:
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def journal(request, new_store):
+    async with new_store(request.param).open() as storage:
         yield storage.runs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gnl_core import InMemoryStorage, SqliteStorage, keys
+from gnl_core import keys
 from gnl_core.journal import Delete, Put, new_batch, scan_all
 from gnl_core.testing.effects import EffectLog
 
@@ -20,11 +20,17 @@ def place():
         yield Path(folder)
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place):
+@pytest_asyncio.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def storage(request, new_store):
     """An empty store of each kind; closed after the test."""
-    async with InMemoryStorage() if request.param == "memory" else SqliteStorage(place / "journal.sqlite") as storage:
+    async with new_store(request.param).open() as storage:
         yield storage
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def common(request, new_store):
+    """Where an empty store is that any number of processes may open: `common.open()`, in a program `common.spelled`."""
+    return new_store(request.param)
 
 
 @pytest.fixture

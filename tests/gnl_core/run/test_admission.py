@@ -11,7 +11,6 @@ from gnl_core import (
     Approval,
     Context,
     RunLimits,
-    SqliteStorage,
     agent_tool,
     args_hash,
     keys,
@@ -72,10 +71,10 @@ async def test_s08_tasks_that_start_one_run_at_once_do_its_work_once(journal, ef
     assert (effects.count(), model.calls) == (1, 2)
 
 
-async def test_s08_processes_that_start_one_run_at_once_do_its_work_once(place, effects):
+async def test_s08_processes_that_start_one_run_at_once_do_its_work_once(common, effects):
     program = f"""
-        import asyncio, sys, time
-        from gnl_core import SqliteStorage, run_durable, tool
+        import asyncio, gnl_core, sys, time
+        from gnl_core import run_durable, tool
         from gnl_core.errors import RunBusyError
         from gnl_core.testing.effects import EffectLog
         from gnl_core.testing.scripted import ScriptedModel
@@ -86,7 +85,7 @@ async def test_s08_processes_that_start_one_run_at_once_do_its_work_once(place, 
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main():
-            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+            async with {common.spelled} as storage:
                 print("ready", flush=True)
                 sys.stdin.readline()
                 try:
@@ -98,7 +97,7 @@ async def test_s08_processes_that_start_one_run_at_once_do_its_work_once(place, 
 
         asyncio.run(main())
     """
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         await storage.runs.now()
     children = [
         await asyncio.create_subprocess_exec(

@@ -11,7 +11,6 @@ from gnl_core import (
     Context,
     Gnl,
     RunLimits,
-    SqliteStorage,
     derived_run_id,
     keys,
     read_idem_ledger,
@@ -133,10 +132,10 @@ async def test_an_organisations_work_is_one_job_whoever_asks(storage, effects):
     assert effects.count() == 3
 
 
-async def test_s12_two_processes_with_one_work_key_do_one_job(place, effects):
+async def test_s12_two_processes_with_one_work_key_do_one_job(common, effects):
     program = f"""
-        import asyncio, sys, time
-        from gnl_core import Gnl, SqliteStorage, tool
+        import asyncio, gnl_core, sys, time
+        from gnl_core import Gnl, tool
         from gnl_core.errors import RunBusyError
         from gnl_core.testing.effects import EffectLog
         from gnl_core.testing.scripted import ScriptedModel
@@ -147,7 +146,7 @@ async def test_s12_two_processes_with_one_work_key_do_one_job(place, effects):
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main():
-            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+            async with {common.spelled} as storage:
                 agent = {{"model": ScriptedModel({ONE!r}), "tools": [charge], "work_scope": "org"}}
                 gnl = Gnl(storage.runs, agents={{"reconcile": agent}})
                 print("ready", flush=True)
@@ -163,7 +162,7 @@ async def test_s12_two_processes_with_one_work_key_do_one_job(place, effects):
 
         asyncio.run(main())
     """
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         await storage.runs.now()
     children = [
         await asyncio.create_subprocess_exec(
@@ -376,8 +375,8 @@ async def test_a_run_keeps_the_limits_it_began_under_until_a_call_passes_others(
     assert (result.text, effects.count()) == ("Done.", 2)
 
 
-def test_without_await(place, effects):
-    with SqliteStorage(place / "j.db") as storage:
+def test_without_await(common, effects):
+    with common.open() as storage:
         gnl = firm(storage.runs, [charging(effects)])
         assert [gnl.run_sync("billing", **APRIL).text for _ in range(2)] == ["Done.", "Done."]
     assert effects.count() == 1

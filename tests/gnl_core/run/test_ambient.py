@@ -9,7 +9,6 @@ import pytest
 
 from gnl_core import (
     Context,
-    SqliteStorage,
     args_hash,
     keys,
     run_durable,
@@ -213,10 +212,10 @@ async def test_work_that_ends_while_it_is_looked_at_is_no_doubt(journal, effects
     assert effects.count() == 1
 
 
-async def test_processes_at_once_do_the_work_once(place, effects):
+async def test_processes_at_once_do_the_work_once(place, common, effects):
     program = f"""
-        import asyncio, pathlib, sys, time
-        from gnl_core import SqliteStorage, with_idempotency
+        import asyncio, gnl_core, pathlib, sys, time
+        from gnl_core import with_idempotency
         from gnl_core.testing.effects import EffectLog
 
         class Seen:
@@ -238,7 +237,7 @@ async def test_processes_at_once_do_the_work_once(place, effects):
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main():
-            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+            async with {common.spelled} as storage:
                 run = with_idempotency(charge, Seen(storage.runs))
                 print("ready", flush=True)
                 sys.stdin.readline()
@@ -246,7 +245,7 @@ async def test_processes_at_once_do_the_work_once(place, effects):
 
         asyncio.run(main())
     """
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         await storage.runs.now()
     children = [
         await asyncio.create_subprocess_exec(

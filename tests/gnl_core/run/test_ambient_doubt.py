@@ -11,7 +11,6 @@ import pytest
 
 from gnl_core import (
     Context,
-    SqliteStorage,
     args_hash,
     keys,
     list_interrupts,
@@ -221,21 +220,21 @@ async def test_a_run_that_meets_a_plain_calls_doubt_is_told_the_way_out(journal,
     assert effects.count() == 1
 
 
-async def test_a_process_killed_inside_the_body_is_a_doubt(place, effects):
+async def test_a_process_killed_inside_the_body_is_a_doubt(common, effects):
     program = f"""
-        import asyncio, os
-        from gnl_core import SqliteStorage, with_idempotency
+        import asyncio, gnl_core, os
+        from gnl_core import with_idempotency
         from gnl_core.testing.effects import EffectLog
 
         def charge(order: int) -> dict:
             EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}")
             os._exit(9)
 
-        asyncio.run(with_idempotency(charge, SqliteStorage({str(place / "j.db")!r}).runs)(order=1))
+        asyncio.run(with_idempotency(charge, {common.spelled}.runs)(order=1))
     """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], check=False)
     assert killed.returncode == 9
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         run = with_idempotency(charging(effects), storage.runs)
         for _ in range(2):
             with pytest.raises(SideEffectRetryBlockedError):

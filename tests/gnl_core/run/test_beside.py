@@ -3,12 +3,10 @@
 import asyncio
 import os
 import threading
-import time
 
 import pytest
-import pytest_asyncio
 
-from gnl_core import Context, InMemoryStorage, SqliteStorage, decide, keys, run_durable, tool, with_idempotency
+from gnl_core import Context, decide, keys, run_durable, tool, with_idempotency
 from gnl_core import body as bodies
 from gnl_core.errors import (
     DoubtError,
@@ -27,35 +25,15 @@ from gnl_core.request import Request
 from gnl_core.testing.scripted import ScriptedModel
 
 ONE = [[("charge", {"order": 1})], "Done."]
-HOUR = 3600.0
+HOUR_MS = 3_600_000
 ACROSS = {"idempotency_key": lambda args: args["order"], "window": "cross-run"}
 ME = f"this very process .pid {os.getpid()}"
 
 
-class Clock:
-    """The store's clock, which a test moves."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place, clock):
-    """A store of each kind whose clock a test moves."""
-    if request.param == "memory":
-        async with InMemoryStorage(clock=clock) as storage:
-            yield storage
-    else:
-        async with SqliteStorage(place / "journal.sqlite", clock=clock) as storage:
-            yield storage
+def journal(storage, clock):
+    """The journal of the store, whose clock a test moves."""
+    return clock.moved(storage.runs)
 
 
 @pytest.fixture
@@ -147,7 +125,7 @@ async def test_a_thread_that_a_stopped_body_waited_for_is_not_run_beside(journal
     release.set()
     await asyncio.to_thread(written.wait)
     assert effects.count() == 1
-    clock.ahead = 31  # nobody will come back to say how it ended: its claim's time decides
+    clock.pass_ms(31_000)  # nobody will come back to say how it ended: its claim's time decides
     assert outputs(await drive(journal, [charge])) == [{"attempt": 2}]
 
 
@@ -185,7 +163,7 @@ async def test_a_clock_that_jumps_runs_nothing_beside_a_living_holder_of_the_run
     charge = Waiting(effects)
     first = asyncio.ensure_future(drive(journal, [charge.tool]))
     await charge.entered.wait()
-    clock.ahead = HOUR
+    clock.pass_ms(HOUR_MS)
     with pytest.raises(RunBusyError, match=ME):
         await drive(journal, [charge.tool])
     charge.go_on.set()
@@ -203,7 +181,7 @@ async def test_another_run_waits_for_a_claim_and_is_busy_once_its_time_is_over(j
     second = asyncio.ensure_future(drive(journal, [charge.tool], run_id="b"))
     done, _ = await asyncio.wait({second}, timeout=0.05)
     assert not done, "it waits"
-    clock.ahead = HOUR
+    clock.pass_ms(HOUR_MS)
     with pytest.raises(RunBusyError, match=ME):
         await second
     charge.go_on.set()
@@ -218,7 +196,7 @@ async def test_work_without_a_run_is_busy_once_its_time_is_over(journal, effects
         call = with_idempotency(charge.tool, journal)
         first = asyncio.ensure_future(call(order=order))
         await charge.entered.wait()
-        clock.ahead += HOUR
+        clock.pass_ms(HOUR_MS)
         with pytest.raises(RunBusyError, match=ME):
             await call(order=order)
         charge.go_on.set()
@@ -230,7 +208,7 @@ async def test_twins_of_one_step_wait_however_long_the_first_takes(journal, effe
     charge = Waiting(effects, idempotency="args")
     task = asyncio.ensure_future(drive(journal, [charge.tool], [[("charge", {"order": 1})] * 3, "Done."]))
     await charge.entered.wait()
-    clock.ahead = HOUR
+    clock.pass_ms(HOUR_MS)
     done, _ = await asyncio.wait({task}, timeout=0.1)
     assert not done
     charge.go_on.set()
@@ -253,7 +231,7 @@ async def test_a_lookup_that_takes_long_is_not_run_beside(journal, effects, cloc
 
     task = asyncio.ensure_future(drive(journal, [charge], [[("charge", {"order": 1})] * 2, "Done."]))
     await entered.wait()
-    clock.ahead = HOUR
+    clock.pass_ms(HOUR_MS)
     await asyncio.wait({task}, timeout=0.1)
     go_on.set()
     assert outputs(await task) == [{"receipt": 1}] * 2

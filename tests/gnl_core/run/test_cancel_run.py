@@ -9,7 +9,6 @@ import pytest
 
 from gnl_core import (
     Context,
-    SqliteStorage,
     agent_tool,
     cancel_run,
     decide,
@@ -233,10 +232,10 @@ async def test_there_is_no_such_run(journal, rows):
     assert await rows.all() == {}
 
 
-async def test_a_run_that_another_process_drives_is_canceled_there(place, effects):
+async def test_a_run_that_another_process_drives_is_canceled_there(common, effects):
     program = f"""
-        import asyncio, sys
-        from gnl_core import SqliteStorage, run_durable, tool
+        import asyncio, gnl_core, sys
+        from gnl_core import run_durable, tool
         from gnl_core.errors import CanceledError
         from gnl_core.testing.effects import EffectLog
         from gnl_core.testing.scripted import ScriptedModel
@@ -249,7 +248,7 @@ async def test_a_run_that_another_process_drives_is_canceled_there(place, effect
             return {{"receipt": order}}
 
         async def main():
-            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+            async with {common.spelled} as storage:
                 await run_durable(run_id="r", journal=storage.runs, model=ScriptedModel({TURNS!r}),
                                   tools=[charge], prompt="Go.")
 
@@ -263,7 +262,7 @@ async def test_a_run_that_another_process_drives_is_canceled_there(place, effect
     )
     try:
         assert await child.stdout.readline() == b"in\n"
-        async with SqliteStorage(place / "j.db") as storage:
+        async with common.open() as storage:
             assert await cancel_run(storage.runs, "r") is True
             child.stdin.write(b"\n")
             assert await child.stdout.readline() == b"run_canceled\n"
@@ -278,23 +277,23 @@ async def test_a_run_that_another_process_drives_is_canceled_there(place, effect
     assert effects.counts() == {"charge order-1": 1}
 
 
-async def test_a_run_whose_driver_was_killed_is_canceled_at_once(place, effects):
+async def test_a_run_whose_driver_was_killed_is_canceled_at_once(common, effects):
     program = f"""
-        import asyncio, os
-        from gnl_core import SqliteStorage, run_durable, tool
+        import asyncio, gnl_core, os
+        from gnl_core import run_durable, tool
         from gnl_core.testing.scripted import ScriptedModel
 
         @tool
         def charge(order: int) -> dict:
             os._exit(9)
 
-        storage = SqliteStorage({str(place / "j.db")!r})
+        storage = {common.spelled}
         asyncio.run(run_durable(run_id="r", journal=storage.runs, model=ScriptedModel({TURNS!r}), tools=[charge],
                                 prompt="Go."))
     """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], check=False)
     assert killed.returncode == 9
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         assert await status(storage.runs) == "running"
         assert await cancel_run(storage.runs, "r") is True
         assert await status(storage.runs) == "canceled"

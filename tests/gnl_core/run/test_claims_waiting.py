@@ -5,9 +5,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import pytest_asyncio
 
-from gnl_core import Allow, Context, InMemoryStorage, SqliteStorage, run_durable, tool
+from gnl_core import Allow, Context, run_durable, tool
 from gnl_core.errors import RefusedError
 from gnl_core.testing import FaultyJournal, ScriptedModel
 
@@ -16,32 +15,24 @@ BOTH = [[("charge", {"order": 1}), ("ship", {"box": 1})], "done"]
 ONE = [[("charge", {"order": 1})], "done"]
 
 
-class Clock:
-    """The store's clock and this process's own, which a test moves together."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
-
-    def monotonic(self):
-        return time.monotonic() + self.ahead
+@pytest.fixture
+def journal(storage, clock):
+    """The journal of the store, whose clock a test moves."""
+    return clock.moved(storage.runs)
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr("gnl_core.slots.time", SimpleNamespace(monotonic=clock.monotonic), raising=False)
-    return clock
+def let_pass(clock, monkeypatch):
+    """Let seconds pass by the store's clock and by this process's own."""
+    passed = []
+    own = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(passed))
+    monkeypatch.setattr("gnl_core.slots.time", own, raising=False)
 
+    def go(seconds):
+        passed.append(seconds)
+        clock.pass_ms(round(seconds * 1000))
 
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place, clock):
-    """A store of each kind whose clock a test moves."""
-    made = InMemoryStorage(clock=clock) if request.param == "memory" else SqliteStorage(place / "j.db", clock=clock)
-    async with made as storage:
-        yield storage
+    return go
 
 
 @pytest.fixture(autouse=True)
@@ -120,13 +111,13 @@ def outputs(result):
     return [call.output for step in result.steps for call in step.calls]
 
 
-async def test_a_claim_that_waited_for_its_siblings_is_renewed_before_its_body_begins(step, journal, effects, clock):
+async def test_a_claim_that_waited_for_its_siblings_is_renewed_before_its_body_begins(step, journal, effects, let_pass):
     first = asyncio.create_task(step.drive(waits=True))
     await step.asked.wait()
-    clock.ahead = TTL_S * 2 / 3
+    let_pass(TTL_S * 2 / 3)
     step.go_on.set()
     await step.entered.wait()
-    clock.ahead = TTL_S * 4 / 3  # longer than its time after the claim, and not after the body's beginning
+    let_pass(TTL_S * 2 / 3)  # longer than its time after the claim, and not after the body's beginning
     watched = Watched(journal)
     second = asyncio.create_task(step.run("b", ONE, step.tools(), journal=watched))
     waits = asyncio.create_task(watched.waits.wait())
@@ -139,10 +130,10 @@ async def test_a_claim_that_waited_for_its_siblings_is_renewed_before_its_body_b
     assert (effects.counts()["charge order-1"], step.begun) == (1, 1)
 
 
-async def test_a_claim_that_somebody_else_took_meanwhile_begins_nothing_here(step, effects, clock):
+async def test_a_claim_that_somebody_else_took_meanwhile_begins_nothing_here(step, effects, let_pass):
     first = asyncio.create_task(step.drive())
     await step.asked.wait()
-    clock.ahead = TTL_S + 1
+    let_pass(TTL_S + 1)
     assert outputs(await step.run("b", ONE, step.tools())) == [{"receipt": 1}]
     step.go_on.set()
     with pytest.raises(RefusedError, match="did not begin: somebody else claimed") as refused:
@@ -155,11 +146,11 @@ async def test_a_claim_that_somebody_else_took_meanwhile_begins_nothing_here(ste
 
 
 @pytest.mark.parametrize(("share", "written"), [(0.4, 1), (0.6, 2)], ids=["young", "old"])
-async def test_a_claim_that_is_young_is_written_once(step, journal, effects, clock, share, written):
+async def test_a_claim_that_is_young_is_written_once(step, journal, effects, let_pass, share, written):
     watched = Watched(journal)
     run = asyncio.create_task(step.run("a", BOTH, step.tools(), journal=watched, guard=step.guard))
     await step.asked.wait()
-    clock.ahead = TTL_S * share
+    let_pass(TTL_S * share)
     step.go_on.set()
     assert (await run).text == "done"
     assert (watched.claims, effects.counts()["charge order-1"]) == (written, 1)

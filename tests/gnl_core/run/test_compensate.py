@@ -9,7 +9,6 @@ import pytest
 
 from gnl_core import (
     Context,
-    SqliteStorage,
     agent_tool,
     cancel_run,
     compensate,
@@ -256,13 +255,13 @@ async def test_there_is_no_such_run(journal, rows, effects):
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["refunded", "not yet"])
-async def test_a_crash_inside_a_compensate_is_in_doubt_and_not_repeated(place, effects, after):
+async def test_a_crash_inside_a_compensate_is_in_doubt_and_not_repeated(common, effects, after):
     charge = charging(effects)
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         await finished(storage.runs, [charge], [[("charge", {"order": 1})], [("charge", {"order": 2})], "Done."])
     program = f"""
-        import asyncio, os
-        from gnl_core import SqliteStorage, compensate_run, tool
+        import asyncio, gnl_core, os
+        from gnl_core import compensate_run, tool
         from gnl_core.testing.effects import EffectLog
 
         def undo(order: int):
@@ -274,12 +273,12 @@ async def test_a_crash_inside_a_compensate_is_in_doubt_and_not_repeated(place, e
         def charge(order: int) -> dict:
             return {{}}
 
-        storage = SqliteStorage({str(place / "j.db")!r})
+        storage = {common.spelled}
         asyncio.run(compensate_run(storage.runs, "r", [charge]))
     """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], check=False)
     assert killed.returncode == 9
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         for dry_run in (True, False, False):
             undone = await compensate_run(storage.runs, "r", [charge], dry_run=dry_run)
             assert told(undone) == [("s1p0", "in doubt"), ("s0p0", "to undo" if dry_run else "not reached")]

@@ -12,7 +12,6 @@ import pytest
 from gnl_core import (
     Context,
     SideEffectRetryBlockedError,
-    SqliteStorage,
     decide,
     keys,
     list_interrupts,
@@ -22,7 +21,6 @@ from gnl_core import (
 from gnl_core.errors import NotPerformedError, RetryLimitExceededError, RunBusyError, RunFencedError
 from gnl_core.journal import Create, Replace
 from gnl_core.owner import new_owner, register, unregister
-from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -156,11 +154,11 @@ async def test_line_21_the_recorded_next_step_is_replayed_though_the_result_is_a
 # Real deaths ---------------------------------------------------------------------------------------------------------
 
 DYING = """
-import asyncio, os, sys
-from gnl_core import Context, SqliteStorage, run_durable, tool
+import asyncio, gnl_core, os, sys
+from gnl_core import Context, run_durable, tool
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.scripted import ScriptedModel
-path, effects, declared = sys.argv[1], EffectLog(sys.argv[2]), eval(sys.argv[3])
+store, effects, declared = sys.argv[1], EffectLog(sys.argv[2]), eval(sys.argv[3])
 
 @tool(**declared)
 def charge(amount: int, ctx: Context) -> str:
@@ -168,7 +166,7 @@ def charge(amount: int, ctx: Context) -> str:
     os._exit(9)
 
 async def main():
-    async with SqliteStorage(path) as storage:
+    async with eval(store) as storage:
         model = ScriptedModel([[("charge", {"amount": 1})], "done"])
         await run_durable(run_id="r", journal=storage.runs, model=model, tools=[charge], prompt="pay")
 asyncio.run(main())
@@ -176,11 +174,11 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def die(place):
+def die(common, effects):
     """Drive the run in a process that dies in the tool's body, after its effect."""
 
     def go(**declared):
-        arguments = [str(place / "journal.sqlite"), str(place / "effects.jsonl"), repr(declared)]
+        arguments = [common.spelled, str(effects.path), repr(declared)]
         child = subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(DYING), *arguments],
             cwd=ROOT,
@@ -194,12 +192,11 @@ def die(place):
     return go
 
 
-async def test_line_16_crashes_and_failures_count_as_one(place, die):
-    effects = EffectLog(place / "effects.jsonl")
+async def test_line_16_crashes_and_failures_count_as_one(common, die, effects):
     declared = {"idempotent": True, "side_effect": True, "max_retries": 3}
     die(**declared)
     die(**declared)
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         charge = charging(effects, fails=9, **declared)
         await drive(storage.runs, charge)
         with pytest.raises(RetryLimitExceededError) as over:
@@ -207,10 +204,9 @@ async def test_line_16_crashes_and_failures_count_as_one(place, die):
         assert (over.value.detail["attempts"], effects.count()) == (3, 3)
 
 
-async def test_line_19_a_dead_driver_is_taken_over_at_once_and_the_doubt_is_asked_about(place, die):
-    effects = EffectLog(place / "effects.jsonl")
+async def test_line_19_a_dead_driver_is_taken_over_at_once_and_the_doubt_is_asked_about(common, die, effects):
     die()
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         journal = storage.runs
         (listed,) = await list_interrupts(journal)
         assert (listed.question, listed.args) == ("r/s0p0/in_doubt/1", {"amount": 1})
@@ -228,13 +224,12 @@ async def test_line_19_a_dead_driver_is_taken_over_at_once_and_the_doubt_is_aske
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_s30_a_yes_to_a_doubt_is_spent_by_the_attempt_that_dies(place, die, approved):
-    effects = EffectLog(place / "effects.jsonl")
+async def test_s30_a_yes_to_a_doubt_is_spent_by_the_attempt_that_dies(common, die, effects, approved):
     die()
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         await decide(storage.runs, "r/s0p0/in_doubt/1", True)
     die()
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         with pytest.raises(SideEffectRetryBlockedError) as blocked:
             await drive(storage.runs, charging(effects))
         (question,) = blocked.value.interrupts
@@ -247,10 +242,9 @@ async def test_s30_a_yes_to_a_doubt_is_spent_by_the_attempt_that_dies(place, die
 # Two drivers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_line_12_two_drivers_of_one_doubt_run_it_once(place, die):
-    effects = EffectLog(place / "effects.jsonl")
+async def test_line_12_two_drivers_of_one_doubt_run_it_once(common, die, effects):
     die()
-    async with SqliteStorage(place / "journal.sqlite") as one, SqliteStorage(place / "journal.sqlite") as two:
+    async with common.open() as one, common.open() as two:
         await decide(one.runs, "r/s0p0/in_doubt/1", True)
         charge = charging(effects)
         results = await asyncio.gather(

@@ -10,7 +10,6 @@ import pytest
 from gnl_core import (
     Context,
     SideEffectRetryBlockedError,
-    SqliteStorage,
     UnknownQuestionError,
     decide,
     list_interrupts,
@@ -19,7 +18,6 @@ from gnl_core import (
 )
 from gnl_core.approvals import Approval
 from gnl_core.errors import AlreadyDecidedError, ConfigError, NotCanonicalError
-from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -318,12 +316,12 @@ async def test_s34_without_actors_none_is_asked_for(journal, asking):
 # Races of real processes ---------------------------------------------------------------------------------------------
 
 RACER = """
-import asyncio, sys
-from gnl_core import SqliteStorage, decide
+import asyncio, gnl_core, sys
+from gnl_core import decide
 from gnl_core.errors import AlreadyDecidedError
-path, question, approved, who = sys.argv[1:]
+store, question, approved, who = sys.argv[1:]
 async def main():
-    async with SqliteStorage(path) as storage:
+    async with eval(store) as storage:
         await storage.runs.now()
         print("ready", flush=True)
         sys.stdin.readline()
@@ -336,11 +334,11 @@ asyncio.run(main())
 """
 
 
-def race(place, *decisions):
+def race(common, *decisions):
     """Let processes decide at once; return what each was told."""
     workers = []
     for number, approved in enumerate(decisions):
-        arguments = [str(place / "journal.sqlite"), ASKED, approved, f"p{number}"]
+        arguments = [common.spelled, ASKED, approved, f"p{number}"]
         workers.append(
             subprocess.Popen(
                 [sys.executable, "-W", "error", "-c", RACER, *arguments],
@@ -364,12 +362,11 @@ def race(place, *decisions):
 
 
 @pytest.mark.parametrize("decisions", [("yes", "yes"), ("yes", "no"), ("no", "yes", "no", "yes")])
-async def test_s31_of_a_race_one_decision_is_stored_and_the_effect_matches_it(place, decisions):
-    effects = EffectLog(place / "effects.jsonl")
+async def test_s31_of_a_race_one_decision_is_stored_and_the_effect_matches_it(common, effects, decisions):
     charge = charging(effects, confirm=True)
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         await drive(storage.runs, charge)
-        told_to = race(place, *decisions)
+        told_to = race(common, *decisions)
         result = await drive(storage.runs, charge)
         # A no wins over a yes until work starts, whichever came first.
         winner = "no" if "no" in decisions else "yes"

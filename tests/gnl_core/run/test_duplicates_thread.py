@@ -14,7 +14,6 @@ from gnl_core import (
     InMemoryStorage,
     NotPerformedError,
     RunLimits,
-    SqliteStorage,
     args_hash,
     decide,
     fork_run,
@@ -25,7 +24,6 @@ from gnl_core import (
 )
 from gnl_core.errors import SideEffectRetryBlockedError
 from gnl_core.journal import get
-from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.scripted import ScriptedModel
 
 CHARGE = [("charge", {"amount": 1})]
@@ -304,13 +302,13 @@ async def test_a_timeout_leaves_it_under_way(journal, effects):
 # Processes -----------------------------------------------------------------------------------------------------------
 
 PROGRAM = """
-    import asyncio, os, sys
+    import asyncio, gnl_core, os, sys
     from pathlib import Path
-    from gnl_core import Context, Duplicates, RunLimits, SqliteStorage, run_durable, tool
+    from gnl_core import Context, Duplicates, RunLimits, run_durable, tool
     from gnl_core.testing.effects import EffectLog
     from gnl_core.testing.scripted import ScriptedModel
 
-    place, run_id, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    place, store, run_id, mode = Path(sys.argv[1]), *sys.argv[2:]
     effects = EffectLog(place / "effects.jsonl")
 
     @tool
@@ -324,7 +322,7 @@ PROGRAM = """
 
     async def main():
         rule = Duplicates(action="suspend", scope="thread")
-        async with SqliteStorage(place / "journal.sqlite") as storage:
+        async with eval(store) as storage:
             print("ready", flush=True)
             if mode == "races":
                 sys.stdin.readline()
@@ -340,12 +338,13 @@ PROGRAM = """
 """
 
 
-async def start(place, run_id, mode):
+async def start(place, common, run_id, mode):
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         textwrap.dedent(PROGRAM),
         str(place),
+        common.spelled,
         run_id,
         mode,
         stdin=subprocess.PIPE,
@@ -353,12 +352,11 @@ async def start(place, run_id, mode):
     )
 
 
-async def test_two_processes_race_for_one_call_and_one_of_them_is_asked(place):
+async def test_two_processes_race_for_one_call_and_one_of_them_is_asked(place, common, effects):
     """Neither body ends before the other process was asked: the marker is in flight when it is met."""
-    effects = EffectLog(place / "effects.jsonl")
-    async with SqliteStorage(place / "journal.sqlite"):
-        pass
-    children = [await start(place, run_id, "races") for run_id in ("a", "b")]
+    async with common.open() as storage:
+        await storage.runs.now()
+    children = [await start(place, common, run_id, "races") for run_id in ("a", "b")]
     async with asyncio.timeout(60):
         for child in children:
             assert await child.stdout.readline() == b"ready\n"
@@ -372,12 +370,13 @@ async def test_two_processes_race_for_one_call_and_one_of_them_is_asked(place):
 
 
 @pytest.mark.parametrize("action", ["suspend", "block"])
-async def test_a_killed_call_is_asked_about_in_another_run_or_blocked_and_never_run_silently(place, action):
-    effects = EffectLog(place / "effects.jsonl")
-    child = await start(place, "a", "dies")
+async def test_a_killed_call_is_asked_about_in_another_run_or_blocked_and_never_run_silently(
+    place, common, effects, action
+):
+    child = await start(place, common, "a", "dies")
     assert await child.wait() == 9
     assert effects.count() == 1
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         journal = storage.runs
         if action == "block":
             with pytest.raises(DuplicateSideEffectError) as blocked:
@@ -390,15 +389,14 @@ async def test_a_killed_call_is_asked_about_in_another_run_or_blocked_and_never_
 
 
 @pytest.mark.parametrize("settled_by", ["recover", "person"])
-async def test_what_settles_a_killed_call_settles_its_marker(place, settled_by):
-    effects = EffectLog(place / "effects.jsonl")
-    child = await start(place, "a", "dies")
+async def test_what_settles_a_killed_call_settles_its_marker(place, common, effects, settled_by):
+    child = await start(place, common, "a", "dies")
     assert await child.wait() == 9
 
     def recover(ctx: Context):
         return {"done": True, "output": "receipt"}
 
-    async with SqliteStorage(place / "journal.sqlite") as storage:
+    async with common.open() as storage:
         journal = storage.runs
         charge = charging(effects, recover=recover if settled_by == "recover" else None)
         assert await state(journal) == ("a", "s0p0", "in_flight")

@@ -1,20 +1,16 @@
 """A conversation's marker says what became of the work of whoever holds it: nobody else's end changes it."""
 
 import asyncio
-import time
 
 import pytest
-import pytest_asyncio
 
 from gnl_core import (
     Allow,
     Context,
     Duplicates,
-    InMemoryStorage,
     NotPerformedError,
     RequireApproval,
     RunLimits,
-    SqliteStorage,
     args_hash,
     decide,
     keys,
@@ -31,27 +27,10 @@ MARKER = keys.marker(keys.thread_scope("t"), "charge", args_hash({"amount": 1}))
 TTL_S = 60
 
 
-class Clock:
-    """The store's clock, which a test moves."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def storage(request, place, clock):
-    """A store of each kind whose clock a test moves."""
-    made = InMemoryStorage(clock=clock) if request.param == "memory" else SqliteStorage(place / "j.db", clock=clock)
-    async with made as storage:
-        yield storage
+def journal(storage, clock):
+    """The journal of the store, whose clock a test moves."""
+    return clock.moved(storage.runs)
 
 
 async def drive(journal, tools, turns=ONCE, *, run_id="a", ttl_ms=None, **options):
@@ -110,7 +89,7 @@ async def interrupted(journal, effects, at, clock, end):
     slow = charging(effects, at=at, error=None if end == "succeeds" else end)
     first = asyncio.create_task(drive(journal, [slow], ttl_ms=TTL_S * 1000))
     await at[0].wait()
-    clock.ahead = TTL_S * 1.5
+    clock.pass_ms(TTL_S * 1_500)
     assert (await drive(journal, [charging(effects)], run_id="b", ttl_ms=TTL_S * 1000)).text == "done"
     assert await held(journal) == ("b", "s0p0", "done")
     at[1].set()
@@ -136,7 +115,7 @@ async def test_a_doubt_that_is_settled_late_changes_no_marker_that_others_hold_b
     stuck = charging(effects, at=at, timeout=0.05)
     with pytest.raises(StepTimeoutError):
         await drive(journal, [stuck], ttl_ms=TTL_S * 1000)
-    clock.ahead = 3600
+    clock.pass_ms(3_600_000)
     await drive(journal, [charging(effects)], run_id="b", ttl_ms=TTL_S * 1000)
     known = {"recover": lambda amount: {"done": True, "output": "receipt"}} if settled_by == "recover" else {}
     if settled_by == "person":
@@ -152,7 +131,7 @@ async def test_a_second_attempt_ends_its_own_marker(journal, effects, at, clock)
     with pytest.raises(StepTimeoutError):
         await drive(journal, [charging(effects, at=at, timeout=0.05)])
     assert await held(journal) == ("a", "s0p0", "in_flight")
-    clock.ahead = 3600
+    clock.pass_ms(3_600_000)
     await decide(journal, "a/s0p0/in_doubt/1", True)
     assert (await drive(journal, [charging(effects)])).text == "done"
     assert (await held(journal), effects.count()) == (("a", "s0p0", "done"), 1)
@@ -188,7 +167,7 @@ async def test_taking_back_the_second_attempt_of_a_doubt_leaves_its_marker_under
         await drive(journal, stuck, BOTH, guard=guard)
     await decide(journal, "a/s0p0/in_doubt/1", True)
     await decide(journal, "a/s0p1/guard/0", True)
-    clock.ahead = 3600
+    clock.pass_ms(3_600_000)
     tools = [charging(effects), shipping(effects)]
     await taken_back(journal, effects, tools)
     assert (await get(journal, keys.tool("a", keys.ROOT, 0, 0))).value["status"] == "in_doubt"

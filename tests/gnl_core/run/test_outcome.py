@@ -9,7 +9,6 @@ import pytest
 
 from gnl_core import (
     Context,
-    SqliteStorage,
     agent_tool,
     cancel_run,
     compensate_run,
@@ -319,23 +318,23 @@ async def test_a_store_that_fails_at_any_write_leaves_head_and_indexes_as_one(
     assert effects.count() <= 1
 
 
-async def test_a_killed_driver_leaves_a_running_head_that_the_next_drive_takes_over(place, effects):
+async def test_a_killed_driver_leaves_a_running_head_that_the_next_drive_takes_over(common, effects):
     program = f"""
-        import asyncio, os
-        from gnl_core import SqliteStorage, run_durable, tool
+        import asyncio, gnl_core, os
+        from gnl_core import run_durable, tool
         from gnl_core.testing.scripted import ScriptedModel
 
         @tool(side_effect=False)
         def charge(order: int) -> dict:
             os._exit(9)
 
-        storage = SqliteStorage({str(place / "j.db")!r})
+        storage = {common.spelled}
         asyncio.run(run_durable(run_id="r", journal=storage.runs, model=ScriptedModel({ONE!r}), tools=[charge],
                                 prompt="Go.", **{WHO!r}))
     """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], check=False)
     assert killed.returncode == 9
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         assert await mirrored(storage.runs) == "running"
         assert (await drive(storage.runs, [charging(effects, side_effect=False)])).text == "Done."
         assert await mirrored(storage.runs) == "completed"

@@ -10,7 +10,6 @@ import pytest
 from gnl_core import (
     Context,
     Message,
-    SqliteStorage,
     TextPart,
     agent_tool,
     cancel_run,
@@ -177,7 +176,7 @@ async def test_a_sub_agent_is_no_tool_for_a_loop_of_ones_own(journal):
 # Crashes -----------------------------------------------------------------------------------------------------------
 
 PROGRAM = """
-    import asyncio, os, sys
+    import asyncio, gnl_core, os, sys
     from gnl_core import *
     from gnl_core.model.messages import ModelRequest
     from gnl_core.testing.effects import EffectLog
@@ -195,7 +194,7 @@ PROGRAM = """
         return {{"receipt": order}}
 
     async def main():
-        storage = SqliteStorage({db!r})
+        storage = {store}
         async with durable_context(run_id="r", journal=storage.runs) as ctx:
             model = with_durable_model(ScriptedModel({turns!r}), ctx)
             durable = durable_tools([charge], ctx)
@@ -212,15 +211,15 @@ PROGRAM = """
 
 @pytest.mark.parametrize("dies", [1, 2, 3])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-async def test_l56_a_loop_killed_inside_a_tool_resumes_in_doubt_and_runs_nothing_twice(place, effects, dies, before):
+async def test_l56_a_loop_killed_inside_a_tool_resumes_in_doubt_and_runs_nothing_twice(common, effects, dies, before):
     program = textwrap.dedent(PROGRAM).format(
-        effects=str(effects.path), db=str(place / "j.db"), turns=TURNS, dies=dies, before=before
+        effects=str(effects.path), store=common.spelled, turns=TURNS, dies=dies, before=before
     )
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=False)
     assert killed.returncode == 9
     call = {1: "s0p0", 2: "s0p1", 3: "s1p0"}[dies]
     charge = charging(effects)
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         for _ in range(2):
             with pytest.raises(SideEffectRetryBlockedError) as blocked:
                 await loop(storage.runs, ScriptedModel(TURNS), [charge])

@@ -10,7 +10,6 @@ from gnl_core import (
     Event,
     RequireApproval,
     RunLimits,
-    SqliteStorage,
     agent_tool,
     keys,
     resume_run,
@@ -310,8 +309,8 @@ async def test_l70_a_stream_that_is_closed_before_it_began_gives_the_run_back(jo
     assert effects.count() == 1
 
 
-async def test_l70_a_stream_whose_loop_ends_before_it_began_blocks_nobody(place, effects):
-    with SqliteStorage(place / "j.db") as storage:
+async def test_l70_a_stream_whose_loop_ends_before_it_began_blocks_nobody(common, effects):
+    with common.open() as storage:
 
         async def open_and_leave():
             await stream(storage.runs, [charging(effects)])
@@ -399,8 +398,8 @@ async def test_who_is_cancelled_while_closing_is_cancelled_once_the_run_has_stop
     assert (went_on, await lock_is_free(journal)) == (False, True)
 
 
-async def test_a_stream_that_is_being_closed_when_its_loop_ends_before_it_began_holds_up_nobody(place):
-    with SqliteStorage(place / "j.db") as storage:
+async def test_a_stream_that_is_being_closed_when_its_loop_ends_before_it_began_holds_up_nobody(common):
+    with common.open() as storage:
         closing = []
 
         async def open_and_leave():

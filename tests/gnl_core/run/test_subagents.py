@@ -12,7 +12,6 @@ from gnl_core import (
     RequireApproval,
     RunLimits,
     SideEffectRetryBlockedError,
-    SqliteStorage,
     UnknownQuestionError,
     agent_tool,
     cancel_run,
@@ -28,7 +27,6 @@ from gnl_core.approvals import Approval
 from gnl_core.canonical import args_hash
 from gnl_core.errors import ChildRunError, ModelUnavailableError
 from gnl_core.journal import get
-from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel, raise_once
 
@@ -397,11 +395,11 @@ async def test_a_canceled_root_begins_nothing_in_its_children(journal, effects):
 # Another process -----------------------------------------------------------------------------------------------------
 
 DYING = """
-import asyncio, os, sys
-from gnl_core import Context, SqliteStorage, agent_tool, run_durable, tool
+import asyncio, gnl_core, os, sys
+from gnl_core import Context, agent_tool, run_durable, tool
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.scripted import ScriptedModel
-path, effects = sys.argv[1], EffectLog(sys.argv[2])
+store, effects = sys.argv[1], EffectLog(sys.argv[2])
 
 @tool(confirm=True)
 def charge(amount: int, ctx: Context) -> str:
@@ -415,25 +413,23 @@ inner = agent("inner", [charge], [("charge", {"amount": 1})], "paid")
 outer = agent("outer", [inner], [("inner", {"task": "pay"})], "seen to")
 
 async def main():
-    async with SqliteStorage(path) as storage:
+    async with eval(store) as storage:
         model = ScriptedModel([[("outer", {"task": "see to it"})], "done"])
         await run_durable(run_id="r", journal=storage.runs, model=model, tools=[outer], prompt="go")
 asyncio.run(main())
 """
 
 
-async def test_s30_a_childs_approved_call_that_died_asks_its_own_new_question(place):
-    effects = EffectLog(place / "effects.jsonl")
-    path = place / "journal.sqlite"
+async def test_s30_a_childs_approved_call_that_died_asks_its_own_new_question(common, effects):
     charge = charging(effects, confirm=True)
-    async with SqliteStorage(path) as storage:
+    async with common.open() as storage:
         (asked,) = (await drive(storage.runs, nested(charge))).interrupts
         await decide(storage.runs, asked.question, True)
-    arguments = [str(path), str(place / "effects.jsonl")]
+    arguments = [common.spelled, str(effects.path)]
     command = [sys.executable, "-W", "error", "-c", DYING, *arguments]
     child = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert child.returncode == 9, child.stderr
-    async with SqliteStorage(path) as storage:
+    async with common.open() as storage:
         (listed,) = await list_interrupts(storage.runs)
         assert listed.question == f"{GRANDCHILD}/s0p0/in_doubt/1"
         with pytest.raises(SideEffectRetryBlockedError):

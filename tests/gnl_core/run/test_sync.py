@@ -10,7 +10,6 @@ import pytest
 from gnl_core import (
     Context,
     InMemoryStorage,
-    SqliteStorage,
     fork_run_sync,
     keys,
     resume_run_sync,
@@ -42,10 +41,10 @@ def release():
     event.set()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def shared(request, place):
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def shared(request, new_store):
     """A journal of each kind, without a loop of the test's own."""
-    with InMemoryStorage() if request.param == "memory" else SqliteStorage(place / "journal.sqlite") as storage:
+    with new_store(request.param).open() as storage:
         yield storage.runs
 
 

@@ -10,7 +10,6 @@ import pytest
 from gnl_core import (
     Context,
     RunLimits,
-    SqliteStorage,
     args_hash,
     keys,
     run_durable,
@@ -212,10 +211,10 @@ async def test_runs_of_several_tasks_at_once_do_the_work_once(journal, effects, 
     assert effects.count() == 1
 
 
-async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects):
+async def test_runs_of_several_processes_at_once_do_the_work_once(place, common, effects):
     program = f"""
-        import asyncio, pathlib, sys, time
-        from gnl_core import SqliteStorage, run_durable, tool
+        import asyncio, gnl_core, pathlib, sys, time
+        from gnl_core import run_durable, tool
         from gnl_core.testing.effects import EffectLog
         from gnl_core.testing.scripted import ScriptedModel
 
@@ -226,7 +225,7 @@ async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects
             return EffectLog({str(effects.path)!r}).fire("charge", f"order-{{order}}", {{"receipt": order}})
 
         async def main(name):
-            async with SqliteStorage({str(place / "j.db")!r}) as storage:
+            async with {common.spelled} as storage:
                 turns = [[("charge", {{"order": n, "note": name}}) for n in range(4)], "Done."]
                 print("ready", flush=True)
                 sys.stdin.readline()
@@ -236,7 +235,7 @@ async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects
 
         asyncio.run(main(sys.argv[1]))
     """
-    async with SqliteStorage(place / "j.db") as storage:
+    async with common.open() as storage:
         await storage.runs.now()
         children = [
             await asyncio.create_subprocess_exec(
@@ -264,13 +263,13 @@ async def test_runs_of_several_processes_at_once_do_the_work_once(place, effects
 @pytest.mark.parametrize(("first", "second"), [("ann", "bob"), ("ann", None), (None, "bob")])
 async def test_l30_another_persons_record_is_refused(journal, rows, effects, options, first, second):
     charge = charging(effects, **options)
-    await drive(journal, [charge], run_id="a", resource_id=first)
+    await drive(journal, [charge], run_id="a", resource_id=first, shared_thread=True)
     with pytest.raises(IdempotencyOwnerMismatchError) as refused:
-        await drive(journal, [charge], run_id="b", resource_id=second)
+        await drive(journal, [charge], run_id="b", resource_id=second, shared_thread=True)
     assert refused.value.detail["run_id"] == "b"
     assert "ann" not in str(refused.value)
     assert str(refused.value.detail).count("ann") == 0
-    await drive(journal, [charge], run_id="c", resource_id=first)
+    await drive(journal, [charge], run_id="c", resource_id=first, shared_thread=True)
     assert effects.count() == 1
 
 
