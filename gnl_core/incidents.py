@@ -115,11 +115,12 @@ async def read_incidents(journal: Journal, run_id: str | None = None) -> list[In
         root, part = keys.split_run_id(run_id)
         prefix = keys.request(root) if part == keys.ROOT else (*keys.request(root), part, "incident")
     found = [
-        incident
+        ((entry.created_at, entry.version), incident)
         async for entry in scan_all(journal, prefix)
         if len(entry.key) == _LENGTH and entry.key[3] == "incident" and (incident := _read(entry)) is not None
     ]
-    return sorted(found, key=lambda incident: incident.at)
+    # A store's clock tells milliseconds, and several incidents fall into one of them: batches tell which was first.
+    return [incident for _, incident in sorted(found, key=lambda one: one[0])]
 
 
 _LENGTH = len(keys.incident("r", keys.ROOT, "c", "s", "a"))

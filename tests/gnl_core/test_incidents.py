@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from gnl_core import keys
 from gnl_core.incidents import Incident, incident_ops, read_incidents
 from gnl_core.journal import Applied, Journal, JsonValue, Op, Put, new_batch, scan_all
-from gnl_core.journal.memory import InMemoryStorage
 
 CHILD = keys.child_id("order-1", keys.ROOT, "s0p0")
 
 
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    """Yield a store whose clock moves on by a second whenever it is looked at."""
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def journal(request: pytest.FixtureRequest, new_store: Callable[[str], Any]) -> AsyncIterator[Journal]:
+    """Yield each store's runs; the one in memory has a clock that moves on by a second whenever it is looked at."""
     ticks = itertools.count(1_000)
-    async with InMemoryStorage(clock=lambda: float(next(ticks))) as storage:
+    options = {"clock": lambda: float(next(ticks))} if request.param == "memory" else {}
+    async with new_store(request.param).open(**options) as storage:
         yield storage.runs
 
 
