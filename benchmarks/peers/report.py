@@ -28,12 +28,12 @@ def facts(folder: Path, contenders: Iterable[Contender]) -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
-        "processor": _processor(),
+        "processor": processor(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
-        "disk": _file_system(folder),
-        "packages": {name: _version(name) for name in packages},
+        "disk": disk_of(folder),
+        "packages": {name: version_of(name) for name in packages},
     }
 
 
@@ -193,14 +193,14 @@ def _count(rounds: dict[str, Any]) -> int:
     return len(next(iter(rounds.values()), []))
 
 
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -210,7 +210,7 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _file_system(folder: Path) -> str:
+def disk_of(folder: Path) -> str:
     """Return the kind of the file system that the folder is on, 'unknown' where the system does not say."""
     best, kind = "", "unknown"
     try:
