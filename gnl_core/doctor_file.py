@@ -14,21 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from gnl_core import keys
-from gnl_core.approvals import read_answer
 from gnl_core.doctor import Finding
-from gnl_core.errors import IdInvalidError, JournalFormatError, StoreCorruptError
-from gnl_core.journal.port import Entry, Key
+from gnl_core.doctor_rows import DELETE, RESTORE, UPDATE, RowCheck
+from gnl_core.errors import IdInvalidError
+from gnl_core.journal.port import Entry
 from gnl_core.journal.sqlite_open import SCHEMA
-from gnl_core.records import read_call, read_step, stamped
-from gnl_core.summary import STATUSES, read_head
 
 _SHOWN = 20
-"""Rows named of each kind of fault; the rest are counted."""
+"""Faults of the file that are named."""
 
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs", "fuse.glusterfs")
 )
-_FORKING = "forking"
 _COPY = "restore the file from a copy"
 _ROWS = """
 SELECT coalesce((SELECT org FROM gnl_scopes WHERE gnl_scopes.scope_id = gnl_rows.scope_id), ''),
@@ -137,112 +134,26 @@ def filesystem_of(path: Path, table: str = "/proc/self/mountinfo") -> str:
 # Rows --------------------------------------------------------------------------------------------------------------
 
 
-class _Found:
-    """Faults of the rows: some by name, the rest by number."""
-
-    def __init__(self) -> None:
-        self._findings: list[Finding] = []
-        self._counts: dict[str, int] = {}
-
-    def add(self, check: str, text: str, key: str, org: str, advice: str) -> None:
-        self._counts[check] = self._counts.get(check, 0) + 1
-        if self._counts[check] <= _SHOWN:
-            self._findings.append(Finding(check=check, level="fault", text=text, key=key, org=org, advice=advice))
-
-    def all(self, rows: int) -> Iterator[Finding]:
-        yield from self._findings
-        for check in ("rows.keys", "rows.values", "rows.indexes"):
-            count = self._counts.get(check, 0)
-            if count > _SHOWN:
-                yield Finding(check=check, level="fault", text=f"{count - _SHOWN} more of these", advice="see above")
-            elif not count:
-                yield Finding(check=check, level="ok", text=f"nothing wrong in {rows} rows")
-
-
 def _rows(connection: sqlite3.Connection) -> Iterator[Finding]:
-    found = _Found()
-    heads: dict[tuple[str, str], str] = {}
-    indexed: dict[tuple[str, str], str] = {}
-    count = 0
+    check = RowCheck()
     for org, name, version, row_format, codec, text, created_at, updated_at in connection.execute(_ROWS):
-        count += 1
         shown = name.decode(errors="replace")
         try:
             key = keys.decode(name.decode())
         except (ValueError, IdInvalidError):
-            found.add(
-                "rows.keys", f"{shown!r} is not the spelling of a key", shown, org, "no release wrote it: delete it"
-            )
+            check.fault("rows.keys", f"{shown!r} is not the spelling of a key", shown, org, DELETE)
             continue
         if row_format != 1 or codec != 0:
             what = f"row format {row_format} and codec {codec} are unknown to this release"
-            found.add("rows.values", what, shown, org, "update gnl-semantic")
+            check.fault("rows.values", what, shown, org, UPDATE)
             continue
         try:
             entry = Entry(key, json.loads(text), None, version, 0, created_at, updated_at)
-            _read(entry, heads, indexed, org)
-        except JournalFormatError as error:
-            found.add("rows.values", str(error), shown, org, "update gnl-semantic")
-        except (StoreCorruptError, ValueError, RecursionError) as error:
-            found.add("rows.values", f"{shown}: {error}", shown, org, "restore the row from a copy of the journal")
-    for place in sorted({*heads, *indexed}):
-        org, root = place
-        head, index = heads.get(place), indexed.get(place)
-        if head == _FORKING:
-            # It is put into the indexes once it is whole.
-            yield Finding(
-                check="runs.forking",
-                level="waits",
-                text=f"run {root!r} is a fork that is still being copied, or whose copying was broken off",
-                run_id=root,
-                org=org,
-                advice="if nobody copies it now: fork once more under another id",
-            )
-        elif head != index:
-            what = f"run {root!r} is {head or 'missing'} by its head and {index or 'missing'} by the index of statuses"
-            found.add("rows.indexes", what, "", org, "lists may leave it out: restore the journal from a copy")
-    yield from found.all(count)
-
-
-def _read(entry: Entry, heads: dict[tuple[str, str], str], indexed: dict[tuple[str, str], str], org: str) -> None:
-    """Read one row as the runtime would.
-
-    Raises:
-        StoreCorruptError: It holds no such record.
-        JournalFormatError: A newer release wrote it.
-    """
-    match entry.key:
-        case ("ix", "status", status, _, root):
-            if status not in STATUSES:
-                raise StoreCorruptError(f"there is no status {status!r}")
-            indexed[org, root] = status
-        case ("run", root, part, "head"):
-            run = read_head(entry)
-            if part == keys.ROOT:
-                heads[org, root] = _FORKING if run.forking else run.status
-        case ("run", _, _, "model", _):
-            read_step(entry)
-        case ("run", _, _, "tool", _, _) | ("run", _, _, "args", _, _):
-            read_call(entry)
-        case ("xrun", "args", _, _) | ("xthr", _, "args", _, _):
-            read_call(entry)
-        case ("run", _, _, "answer", _, _, _):
-            if read_answer(entry) is None:
-                raise StoreCorruptError("it holds no answer that can be read: it counts as none")
-        case _:
-            if _is_stamped(entry.key):
-                stamped(entry)
-
-
-def _is_stamped(key: Key) -> bool:
-    """Whether a row carries a format number: indexes and counters do not."""
-    match key:
-        case ("run", _, "req", "semantic") | ("xthr", _, "semgen", _):
-            return False
-        case ("run", _, "req", *_) | ("run", _, _, "input" | "question" | "incident", *_):
-            return True
-        case _:
-            return key[0] in ("xthr", "xid")
+        except (ValueError, RecursionError) as error:
+            check.fault("rows.values", f"{shown}: {error}", shown, org, RESTORE)
+        else:
+            check.add(entry, org)
+    yield from check.findings()
 
 
 def main() -> None:

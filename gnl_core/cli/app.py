@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -16,6 +15,7 @@ from gnl_core.approvals import Interrupt
 from gnl_core.cli.approvals import approvals
 from gnl_core.cli.claims import claims
 from gnl_core.cli.crashtest import crashtest
+from gnl_core.cli.database import DB_HELP, PLACE, PREFIX_HELP, SCHEMA_HELP, Named
 from gnl_core.cli.doctor import doctor
 from gnl_core.cli.incidents import incidents
 from gnl_core.cli.purge import purge
@@ -26,17 +26,16 @@ from gnl_core.errors import DoubtError, GnlError, LimitError, ModelError, Refuse
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    envvar="GNL_DB",
-    help="The journal; also taken from GNL_DB, and by each command after its name.",
-)
+@click.option("--db", metavar=PLACE, help=DB_HELP)
+@click.option("--schema", metavar="NAME", help=SCHEMA_HELP)
+@click.option("--prefix", metavar="NAME", help=PREFIX_HELP)
 @click.version_option(package_name="gnl-semantic", prog_name=PROGRAM)
 @click.pass_context
-def cli(ctx: click.Context, /, db: Path | None) -> None:
+def cli(ctx: click.Context, /, db: str | None, schema: str | None, prefix: str | None) -> None:
     """Look at the runs in a journal, and answer their questions.
+
+    --db, --schema and --prefix may stand before a command's name or behind it. A password is better kept out of the
+    URL, where other users of the machine can read it: in GNL_DB, PGPASSWORD or libpq's password file.
 
     Data goes to standard output, all talk to standard error. With --json, texts are ASCII and safe to show.
 
@@ -45,7 +44,7 @@ def cli(ctx: click.Context, /, db: Path | None) -> None:
     has it: a resumed run waits for a person or failed, doctor found something to do, a crash test failed, a row could
     not be read.
     """
-    ctx.obj = db
+    ctx.obj = Named(db, schema, prefix)
 
 
 for _command in (runs, approvals, claims, incidents, doctor, crashtest, sweep, purge):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +17,7 @@ from gnl_core.decisions import decide, list_interrupts, parse_question, verb
 from gnl_core.errors import JournalError, UnknownQuestionError
 from gnl_core.journal import get
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_core.records import read_call
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,7 +37,7 @@ def approvals() -> None:
 @db_option
 @json_option
 @click.pass_context
-def list_(ctx: click.Context, /, run: str | None, db: Path, as_json: bool) -> None:
+def list_(ctx: click.Context, /, run: str | None, db: Place, as_json: bool) -> None:
     """List open questions: of the whole journal, or of RUN and its sub-agents.
 
     Calls that a killed program left in doubt are among them.
@@ -148,7 +148,7 @@ def _answer(
     call: str | None,
     actor: str | None,
     reason: str | None,
-    db: Path,
+    db: Place,
     as_json: bool,
     relation: Relation | None = None,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 
 @click.group()
@@ -24,7 +24,7 @@ def claims() -> None:
 @db_option
 @json_option
 @click.pass_context
-def list_(ctx: click.Context, /, db: Path, as_json: bool) -> None:
+def list_(ctx: click.Context, /, db: Place, as_json: bool) -> None:
     """List keyed work that acts on the world and is in doubt, or failed, so that its next call is refused.
 
     It reads every record of keyed work. A claim that a run made, and can still be asked about, is that run's question:
@@ -67,7 +67,7 @@ def tell_claim(claim: Claim, now: int) -> None:
 @click.argument("key")
 @db_option
 @json_option
-def release(key: str, db: Path, as_json: bool) -> None:
+def release(key: str, db: Place, as_json: bool) -> None:
     """Say that the work under KEY did not happen: its next call begins afresh, and acts.
 
     KEY stands in the list. Refused while the claim is fresh or its process lives.
@@ -82,7 +82,7 @@ def release(key: str, db: Path, as_json: bool) -> None:
 @result_option
 @db_option
 @json_option
-def settle(key: str, result: str, db: Path, as_json: bool) -> None:
+def settle(key: str, result: str, db: Place, as_json: bool) -> None:
     """Say that the work under KEY happened, and what it came to: every next call is given that result, and none acts.
 
     KEY stands in the list. What is recorded cannot be corrected afterwards; it is echoed. Refused while the claim is
@@ -93,7 +93,7 @@ def settle(key: str, result: str, db: Path, as_json: bool) -> None:
     _free(key, read_result(result), db, as_json)
 
 
-def _free(key: str, output: Any, db: Path, as_json: bool) -> None:
+def _free(key: str, output: Any, db: Place, as_json: bool) -> None:
     place = parse_claim(key)
 
     async def do(journal: Journal) -> bool:

@@ -1,67 +1,92 @@
-"""The journal that a command works on: an existing file, and never one that looking at it has made."""
+"""The store that a command works on: one that is there, and never one that looking at it has made."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from gnl_core import keys
 from gnl_core.cli.terminal import complain
-from gnl_core.errors import RunNotFoundError
+from gnl_core.errors import ConfigError, RunNotFoundError
 from gnl_core.journal import Journal, get
+from gnl_core.journal.storage import Storage
+from gnl_core.opening import Place, open_storage, read_place
 
-_TABLES = frozenset(("gnl_meta", "gnl_rows"))
+PLACE = "FILE|URL"
+DB_HELP = "A file, or postgresql://user@host/database, redis://host/0, rediss://… or unix://…; or set GNL_DB."
+SCHEMA_HELP = "Schema of a PostgreSQL store; or set GNL_SCHEMA. [default: public]"
+PREFIX_HELP = "Prefix of a Redis store; or set GNL_PREFIX. [default: gnl]"
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _db(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path:
-    path = value if value is not None else ctx.find_object(Path)
-    if path is None:
-        raise click.UsageError("no journal is named: pass --db FILE, or set GNL_DB", ctx)
-    return path
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the options before a command's name say of the store; None where they say nothing."""
+
+    db: str | None = None
+    schema: str | None = None
+    prefix: str | None = None
 
 
-db_option: Callable[[Command], Command] = click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    callback=_db,
-    help="The journal; or set GNL_DB.",
-)
+def db_option(command: Command) -> Command:
+    """Give a command the options that name a store; it is called with `db`, a `Place`."""
+
+    @functools.wraps(command)
+    def call(*args: Any, db: str | None, schema: str | None, prefix: str | None, **options: Any) -> Any:
+        before = click.get_current_context().find_object(Named) or Named()
+        said = Named(
+            before.db if db is None else db,
+            before.schema if schema is None else schema,
+            before.prefix if prefix is None else prefix,
+        )
+        return command(*args, db=place_of(said), **options)
+
+    for option in (
+        click.option("--prefix", metavar="NAME", help=PREFIX_HELP),
+        click.option("--schema", metavar="NAME", help=SCHEMA_HELP),
+        click.option("--db", metavar=PLACE, help=DB_HELP),
+    ):
+        call = option(call)
+    return call  # type: ignore[return-value] # takes what the command takes, and names its store
+
+
 json_option: Callable[[Command], Command] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
 
 
-def check_file(path: Path) -> None:
-    """Return if a file is a journal. It is only read.
+def place_of(named: Named) -> Place:
+    """Return the store that options, or the environment in their place, name.
 
-    Asked through SQLite and not by opening the file: closing a file drops every lock that this process holds on it.
+    A schema or prefix of the environment holds for stores that have one, and is none of the others' business.
 
     Raises:
-        click.ClickException: It is none; the message says why.
+        click.UsageError: They name none.
     """
-    if not path.exists():
-        raise click.ClickException(
-            f"{path}: no such file. A journal is made by the program that runs agents, never by gnl"
-        )
-    if not path.is_file():
-        raise click.ClickException(f"{path}: is no file")
+    ctx = click.get_current_context(silent=True)
+    text = named.db if named.db is not None else os.environ.get("GNL_DB") or None
+    if text is None:
+        raise click.UsageError("no store is named: pass --db FILE or a server's URL, or set GNL_DB", ctx)
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError as error:
-        raise click.ClickException(f"{path}: cannot be read as an SQLite database ({error})") from None
-    if not tables >= _TABLES:
-        raise click.ClickException(f"{path}: is an SQLite database that holds no journal")
+        place = read_place(text, schema=named.schema, prefix=named.prefix)
+        if place.kind == "postgres" and named.schema is None:
+            place = dataclasses.replace(place, schema=os.environ.get("GNL_SCHEMA") or place.schema)
+        if place.kind == "redis" and named.prefix is None:
+            place = dataclasses.replace(place, prefix=os.environ.get("GNL_PREFIX") or place.prefix)
+    except ConfigError as error:
+        raise click.UsageError(f"--db: {error}", ctx) from None
+    return place
 
 
 async def require_run(journal: Journal, run_id: str) -> None:
@@ -77,35 +102,45 @@ async def require_run(journal: Journal, run_id: str) -> None:
         )
 
 
-def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]], *, write: bool = False) -> T:
-    """Do some work on the journal in a file, in an event loop of its own.
-
-    Args:
-        path: The file.
-        work: What to do.
-        write: Whether the work may write; without it the file is opened so that nothing can.
+def opened(place: Place, *, write: bool = False) -> Storage:
+    """Return the storage of a store that is there; without `write` it is opened so that nothing can write.
 
     Raises:
-        click.ClickException: The file is no journal.
-        GnlError: What the work raised.
+        StoreUnavailableError: There is no such file, or it holds no journal. A server is asked by the first call.
+        ConfigError: An option is none that can work.
     """
-    check_file(path)
-    place = str(path) if write else f"{path.resolve().as_uri()}?mode=ro"
+    # Whoever keeps runs on Redis has accepted its replication; looking at them is nothing new.
+    return open_storage(place, read_only=not write, must_exist=True, accept_async_replication=True)
+
+
+def with_journal(place: Place, work: Callable[[Journal], Awaitable[T]], *, write: bool = False) -> T:
+    """Do some work on a store's journal, in an event loop of its own.
+
+    Args:
+        place: The store.
+        work: What to do.
+        write: Whether the work may write; without it the store is opened so that nothing can.
+
+    Raises:
+        GnlError: There is no journal, or what the work raised.
+    """
+    storage = opened(place, write=write)
 
     async def do() -> T:
-        from gnl_core.journal.sqlite import SqliteStorage  # noqa: PLC0415 - help must not wait for the runtime
-
-        async with SqliteStorage(place) as storage:
+        async with storage:
             return await work(storage.runs)
 
     return asyncio.run(do())
 
 
-def checkpoint(path: Path) -> None:
-    """Empty a journal's write-ahead log, so that deleted rows cannot be read in it any more.
+def checkpoint(place: Place) -> None:
+    """Empty the write-ahead log of an SQLite file, so that deleted rows cannot be read in it any more.
 
-    A program that reads just now may hold it back; that is said, and is no error.
+    A program that reads just now may hold it back; that is said, and is no error. A server's logs are its own matter.
     """
+    path = place.file
+    if path is None:
+        return
     with closing(sqlite3.connect(path, timeout=10)) as connection:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
 
 import click
 
-from gnl_core.cli.database import check_file, db_option, json_option, with_journal
+from gnl_core.cli.database import db_option, json_option, opened
 from gnl_core.cli.terminal import DONE, WAITS, complain, plain, tell, tell_json
 from gnl_core.doctor import Finding, examine_file, examine_runs
 from gnl_core.errors import GnlError
-from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 _MARKS = {"ok": "ok   ", "note": "note ", "waits": "WAITS", "fault": "FAULT"}
 
@@ -19,23 +19,13 @@ _MARKS = {"ok": "ok   ", "note": "note ", "waits": "WAITS", "fault": "FAULT"}
 @db_option
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, db: Path, as_json: bool) -> None:
-    """Look at a journal: the file, each row, each run. It reads all of it, page by page, and changes nothing.
+def doctor(ctx: click.Context, /, db: Place, as_json: bool) -> None:
+    """Look at a journal: the file or the server, each row, each run. It reads all of it, by pages, and changes nothing.
 
-    Exit status: 0 nothing to do; 1 something is wrong, or waits for a person; 2 the file is no journal.
+    Exit status: 0 nothing to do; 1 something is wrong, or waits for a person; 2 no journal is there, or the server is
+    away.
     """
-    import asyncio  # noqa: PLC0415 - help must not wait for it
-
-    check_file(db)
-    findings = asyncio.run(examine_file(db))
-
-    async def look(journal: Journal) -> list[Finding]:
-        return [finding async for finding in examine_runs(journal)]
-
-    try:
-        findings += with_journal(db, look)
-    except GnlError as error:
-        findings.append(Finding(check="store", level="fault", text=str(error)))
+    findings = asyncio.run(_look(db))
     faults = sum(finding.level == "fault" for finding in findings)
     waits = sum(finding.level == "waits" for finding in findings)
     if as_json:
@@ -48,3 +38,23 @@ def doctor(ctx: click.Context, /, db: Path, as_json: bool) -> None:
                 tell(f"       {plain(finding.advice)}")
     complain(f"{faults} faults, {waits} things that wait")
     ctx.exit(WAITS if faults or waits else DONE)
+
+
+async def _look(place: Place) -> list[Finding]:
+    from gnl_core.doctor_rows import examine_rows  # noqa: PLC0415 - help must not wait for the runtime
+    from gnl_core.doctor_store import examine_store  # noqa: PLC0415 - ditto
+
+    async with opened(place) as storage:
+        # A file's rows are looked at by the process that looks at the file, in one transaction.
+        findings = await examine_file(place.file) if place.file is not None else []
+        try:
+            found, usable = await examine_store(storage)
+            findings += found
+            if usable:
+                findings += await examine_rows(storage.runs) if place.file is None else []
+                findings += [finding async for finding in examine_runs(storage.runs)]
+        except GnlError as error:
+            if place.file is None and not findings:
+                raise  # nothing is there to look at
+            findings.append(Finding(check="store", level="fault", text=str(error)))
+    return findings

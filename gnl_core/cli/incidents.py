@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from gnl_core.cli.database import db_option, json_option, require_run, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
 from gnl_core.incidents import Incident, read_incidents
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 
 @click.command()
 @click.argument("run", required=False)
 @db_option
 @json_option
-def incidents(run: str | None, db: Path, as_json: bool) -> None:
+def incidents(run: str | None, db: Place, as_json: bool) -> None:
     """List incidents, oldest first: of RUN and its sub-agents, or of the whole journal, whose every row is then read.
 
     Exit status: 0; 2 no such run.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -11,6 +10,7 @@ import click
 from gnl_core.cli.database import checkpoint, db_option, json_option, with_journal
 from gnl_core.cli.terminal import complain, plain, tell, tell_json
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ def purge() -> None:
 @_force
 @db_option
 @json_option
-def run_(*, run_id: str, org: str | None, yes: bool, force: bool, db: Path, as_json: bool) -> None:
+def run_(*, run_id: str, org: str | None, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase RUN with its sub-agents, questions, answers, incidents and indexes."""
     from gnl_core.erasure import purge_run  # noqa: PLC0415 - help must not wait for the runtime
 
@@ -55,7 +55,7 @@ def run_(*, run_id: str, org: str | None, yes: bool, force: bool, db: Path, as_j
 @_force
 @db_option
 @json_option
-def thread(*, thread_id: str, org: str | None, yes: bool, force: bool, db: Path, as_json: bool) -> None:
+def thread(*, thread_id: str, org: str | None, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase what is remembered in the conversation THREAD; its runs stay."""
     from gnl_core.erasure import purge_thread  # noqa: PLC0415 - as above
 
@@ -69,7 +69,7 @@ def thread(*, thread_id: str, org: str | None, yes: bool, force: bool, db: Path,
 @_force
 @db_option
 @json_option
-def person(*, resource_id: str, org: str | None, yes: bool, force: bool, db: Path, as_json: bool) -> None:
+def person(*, resource_id: str, org: str | None, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase PERSON: their runs, their conversations, their work across channels and runs."""
     from gnl_core.erasure_person import purge_resource  # noqa: PLC0415 - as above
 
@@ -82,7 +82,7 @@ def person(*, resource_id: str, org: str | None, yes: bool, force: bool, db: Pat
 @_force
 @db_option
 @json_option
-def org_(*, org: str, yes: bool, force: bool, db: Path, as_json: bool) -> None:
+def org_(*, org: str, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase everything of the organisation ORG; that it was erased stays noted."""
     from gnl_core.erasure import purge_organization  # noqa: PLC0415 - as above
 
@@ -97,7 +97,7 @@ def org_(*, org: str, yes: bool, force: bool, db: Path, as_json: bool) -> None:
 @_force
 @db_option
 @json_option
-def cross_run(*, tool: str, key: str | None, org: str | None, yes: bool, force: bool, db: Path, as_json: bool) -> None:
+def cross_run(*, tool: str, key: str | None, org: str | None, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase what is recorded of a tool's work across runs: the same work then runs again."""
     from gnl_core.erasure import purge_cross_run  # noqa: PLC0415 - as above
 
@@ -110,7 +110,7 @@ def cross_run(*, tool: str, key: str | None, org: str | None, yes: bool, force: 
     )
 
 
-def _do(db: Path, org: str | None, as_json: bool, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> None:
+def _do(db: Place, org: str | None, as_json: bool, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> None:
     done = with_journal(db, lambda journal: work(journal.scoped(org) if org else journal), write=yes)
     if yes:
         checkpoint(db)

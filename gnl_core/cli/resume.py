@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from gnl_core.cli.target import load
 from gnl_core.cli.terminal import DONE, WAITS, complain, plain, tell, tell_json
 from gnl_core.errors import ConfigError, GnlError
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 if TYPE_CHECKING:
     from gnl_core.results import DurableResult
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @db_option
 @json_option
 @click.pass_context
-def resume(ctx: click.Context, /, run: str, agent: str, db: Path, as_json: bool) -> None:
+def resume(ctx: click.Context, /, run: str, agent: str, db: Place, as_json: bool) -> None:
     """Drive RUN on: recorded steps and calls are replayed, the rest is done now.
 
     MODULE:FUNCTION is looked for in the working folder first. Called without arguments, it returns the options of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from gnl_core.cli.resume import resume
 from gnl_core.cli.show import show
 from gnl_core.cli.terminal import age, complain, plain, tell, tell_json, tell_table
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_core.views import RunPage, RunSummary, RunView, count_runs_by_status, list_runs, read_run
 
 _STATUSES = ("running", "interrupted", "ready", "suspended", "completed", "failed", "canceled")
@@ -53,7 +53,7 @@ def list_(
     limit: int,
     cursor: str | None,
     oldest_first: bool,
-    db: Path,
+    db: Place,
     as_json: bool,
 ) -> None:
     """List runs by the time of their last change of status, newest first.
@@ -119,7 +119,7 @@ def _cells(run: RunSummary, now: int) -> list[str]:
 @runs.command()
 @db_option
 @json_option
-def count(db: Path, as_json: bool) -> None:
+def count(db: Place, as_json: bool) -> None:
     """Count runs by status. Exit status: 0."""
     counts = with_journal(db, count_runs_by_status)
     if as_json:
@@ -134,7 +134,7 @@ def count(db: Path, as_json: bool) -> None:
 @click.option("--new-id", required=True, metavar="ID", help="Id of the new run.")
 @db_option
 @json_option
-def fork(run: str, step: int, new_id: str, db: Path, as_json: bool) -> None:
+def fork(run: str, step: int, new_id: str, db: Place, as_json: bool) -> None:
     """Copy RUN up to a model step into a new run, which then goes its own way.
 
     Nothing is executed now: resume the new run for that. Calls of the steps that are not copied would act once more.
@@ -168,7 +168,7 @@ def fork(run: str, step: int, new_id: str, db: Path, as_json: bool) -> None:
 @click.option("--reason", metavar="TEXT", help="Why.")
 @db_option
 @json_option
-def cancel(run: str, actor: str | None, reason: str | None, db: Path, as_json: bool) -> None:
+def cancel(run: str, actor: str | None, reason: str | None, db: Place, as_json: bool) -> None:
     """Cancel RUN for good: what is recorded stays, nothing new starts; a call that runs now comes to its end.
 
     Exit status: 0 canceled; 2 no such run, or it is over or canceled already.

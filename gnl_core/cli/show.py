@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
@@ -12,6 +11,7 @@ from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
 from gnl_core.decisions import verb
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_core.views import CallView, RunView, read_run
 
 _WHOLE = 1 << 30
@@ -23,7 +23,7 @@ _WHOLE = 1 << 30
 @db_option
 @json_option
 @click.pass_context
-def show(ctx: click.Context, /, run: str, full: bool, db: Path, as_json: bool) -> None:
+def show(ctx: click.Context, /, run: str, full: bool, db: Place, as_json: bool) -> None:
     """Show RUN: its steps and calls in order, its questions, its sub-agents. No model and no tool runs.
 
     Exit status: 0; 1 if it has gaps or rows that cannot be read; 2 no such run.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from gnl_core.cli.database import checkpoint, db_option, json_option, with_journ
 from gnl_core.cli.purge import org_option, yes_option
 from gnl_core.cli.terminal import complain, plain, tell, tell_json
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 
 _UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -53,7 +53,14 @@ def sweep() -> None:
 @db_option
 @json_option
 def runs(
-    *, older_than: int, suspended_ttl: int | None, tombstones: bool, org: str | None, yes: bool, db: Path, as_json: bool
+    *,
+    older_than: int,
+    suspended_ttl: int | None,
+    tombstones: bool,
+    org: str | None,
+    yes: bool,
+    db: Place,
+    as_json: bool,
 ) -> None:
     """Delete runs by their last activity. What waits for a person is kept, and so is what cannot be measured."""
     from gnl_core.retention import sweep_runs  # noqa: PLC0415 - help must not wait for the runtime
@@ -83,7 +90,7 @@ def runs(
 @yes_option
 @db_option
 @json_option
-def threads(*, older_than: int, org: str | None, yes: bool, db: Path, as_json: bool) -> None:
+def threads(*, older_than: int, org: str | None, yes: bool, db: Place, as_json: bool) -> None:
     """Delete what is remembered in conversations by its last activity; their runs stay."""
     from gnl_core.retention_threads import sweep_threads  # noqa: PLC0415 - as above
 
@@ -111,7 +118,7 @@ def threads(*, older_than: int, org: str | None, yes: bool, db: Path, as_json: b
 @yes_option
 @db_option
 @json_option
-def log(*, namespace: str, older_than: int, org: str | None, yes: bool, db: Path, as_json: bool) -> None:
+def log(*, namespace: str, older_than: int, org: str | None, yes: bool, db: Place, as_json: bool) -> None:
     """Delete the ledger's entries of NAMESPACE, for instance 'conflict', the refusals."""
     from gnl_core.retention_threads import sweep_log  # noqa: PLC0415 - as above
 
@@ -123,7 +130,7 @@ def log(*, namespace: str, older_than: int, org: str | None, yes: bool, db: Path
     _remind(yes)
 
 
-def _do(db: Path, org: str | None, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> Any:
+def _do(db: Place, org: str | None, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> Any:
     done = with_journal(db, lambda journal: work(journal.scoped(org) if org else journal), write=yes)
     if yes:
         checkpoint(db)

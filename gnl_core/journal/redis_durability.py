@@ -45,16 +45,17 @@ async def report(line: Line, where: str, wait: WaitReplicas | None) -> tuple[Dur
     """
     settings = await read_settings(line)
     return (
+        _version(await _facts(line, where, "server")),
         _appendonly(settings.get("appendonly", "")),
         _appendfsync(settings),
         _policy(settings.get("maxmemory-policy", "")),
-        *_replication(await _facts(line, where), wait),
+        *_replication(await _facts(line, where, "replication"), wait),
     )
 
 
-async def _facts(line: Line, where: str) -> dict[str, str]:
+async def _facts(line: Line, where: str, section: str) -> dict[str, str]:
     try:
-        answer = await line.ask("INFO", "replication")
+        answer = await line.ask("INFO", section)
     except Exception as error:
         if is_answer(error):
             found = refusal(error, where, writes=False)
@@ -68,6 +69,13 @@ async def _facts(line: Line, where: str) -> dict[str, str]:
 
 def _finding(setting: str, value: str, level: DurabilityLevel, meaning: str) -> DurabilityFinding:
     return DurabilityFinding(setting=setting, value=value, level=level, meaning=meaning)
+
+
+def _version(facts: Mapping[str, str]) -> DurabilityFinding:
+    found = facts.get("valkey_version") or facts.get("redis_version", "")
+    if not found:
+        return _finding("server_version", "", "note", "The server does not allow INFO: ask who runs it.")
+    return _finding("server_version", found, "ok", f"The release of the server, {facts.get('server_name', 'redis')}.")
 
 
 def _appendonly(value: str) -> DurabilityFinding:
