@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gnl_core import keys
@@ -12,7 +12,8 @@ from gnl_core.canonical import digest
 from gnl_core.duplicates import Duplicates, finder_of, rule_for
 from gnl_core.identity import Identity, Unusable, amounts_differ, amounts_of
 from gnl_core.incidents import Incident
-from gnl_core.journal.port import Entry, JsonValue, Key, Op
+from gnl_core.journal import get
+from gnl_core.journal.port import Entry, JsonValue, Key, Op, Read
 from gnl_core.prior import Found, Inactive, Prior, Similar, Subject
 from gnl_core.records import stamped
 
@@ -95,7 +96,8 @@ class Findings:
             return None
         marker = await self.marker()
         value = marker.value if marker is not None else None
-        if marker is not None and isinstance(value, dict) and not self.is_free(marker):
+        occupied = marker is not None and not self.is_free(marker)
+        if marker is not None and isinstance(value, dict) and occupied and not await self._is_of_own_batch(marker):
             return Prior(
                 origin="exact",
                 run_id=str(value.get("run", "")),
@@ -209,7 +211,7 @@ class Findings:
         value: Any = entry.value if entry is not None else None
         if entry is None or identity is None or not isinstance(value, dict) or self._is_of_this_request(value):
             return None
-        if self._is_old(entry.updated_at):
+        if self._is_old(entry.updated_at) or await self._is_of_own_batch(entry):
             return None
         return Prior(
             origin="channel",
@@ -232,6 +234,19 @@ class Findings:
         _, part = keys.split_run_id(run)
         return keys.tool(self._call.root, part, *place) in self._request.rows
 
+    async def _is_of_own_batch(self, row: Entry) -> bool:
+        """Whether another item of this call's own batch wrote a row of earlier work, and its run is still there.
+
+        A batch says itself what its items are, so they are no repeats of each other. An item whose run was erased is no
+        item of what is run now, though the ids are the same: its row is older than the run that has its id today.
+        """
+        value, batch = row.value, keys.batch_of(self._call.root)
+        root = keys.split_run_id(str(value.get("run", "")))[0] if isinstance(value, dict) else ""
+        if batch is None or root == self._call.root or keys.batch_of(root) != batch:
+            return False
+        began = await get(self._request.journal, keys.input_of(root))
+        return began is not None and began.version < row.version  # versions only grow, and none is used again
+
     async def person_is_old(self) -> bool:
         """Whether what stands under the person's name counts no more."""
         key = self.person_key
@@ -241,13 +256,20 @@ class Findings:
     async def _window(self) -> dict[Key, Entry | None]:
         """Read the rows of earlier work that stand outside of the request, in one round trip."""
         if self._rows is None:
-            wanted = [key for key in (self.marker_key, self.person_key) if key is not None]
-            self._rows = {}
+            wanted = self.window
             if wanted:
-                read = await self._request.journal.get_many(wanted)
-                self._request.now = max(self._request.now, read.now)
-                self._rows = dict(zip(wanted, read.entries, strict=True))
-        return self._rows
+                self.take(wanted, await self._request.journal.get_many(wanted))
+        return self._rows or {}
+
+    @property
+    def window(self) -> list[Key]:
+        """Where earlier work stands outside of the request."""
+        return [key for key in (self.marker_key, self.person_key) if key is not None]
+
+    def take(self, wanted: Sequence[Key], read: Read) -> None:
+        """Take in rows that were read for this call, among others."""
+        self._request.now = max(self._request.now, read.now)
+        self._rows = dict(zip(wanted, read.entries, strict=True))
 
     # Work that looks the same --------------------------------------------------------------------------------------
 
