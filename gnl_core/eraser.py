@@ -14,6 +14,7 @@ from typing import Any
 from gnl_core import keys
 from gnl_core.errors import RunDrivenError
 from gnl_core.journal import scan_all
+from gnl_core.journal.homes import by_home
 from gnl_core.journal.port import (
     Applied,
     Create,
@@ -97,12 +98,12 @@ class Eraser:
         Raises:
             RunDrivenError: A condition does not hold any more.
         """
-        found = list(dict.fromkeys(wanted))
-        for start in range(0, len(found), _CHUNK):
-            chunk = found[start : start + _CHUNK]
-            if not self.dry_run:
-                await self.apply((*guard, *map(Delete, chunk)), about)
-            self.counts.update(map(family, chunk))
+        for found in by_home(dict.fromkeys(wanted)):  # a batch has one home
+            for start in range(0, len(found), _CHUNK):
+                chunk = found[start : start + _CHUNK]
+                if not self.dry_run:
+                    await self.apply((*guard, *map(Delete, chunk)), about)
+                self.counts.update(map(family, chunk))
 
     async def apply(self, ops: Sequence[Op], about: str) -> int:
         """Write one batch; return its version.

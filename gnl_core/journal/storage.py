@@ -155,3 +155,8 @@ class StoreJournal(ABC, Generic[EngineT]):
 
     @abstractmethod
     def _aclose(self) -> Awaitable[None]: ...
+
+
+def store_of(journal: Journal) -> object:
+    """Return what all views of one store share, to tell whether two journals are one; of a foreign journal, itself."""
+    return journal._engine if isinstance(journal, StoreJournal) else journal
