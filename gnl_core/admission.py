@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnl_core import keys
-from gnl_core.belonging import check_belonging, check_input, check_job, check_kind, check_swept, thread_owner_ops
+from gnl_core.belonging import (
+    check_belonging,
+    check_followed,
+    check_input,
+    check_job,
+    check_kind,
+    check_swept,
+    thread_owner_ops,
+)
 from gnl_core.decisions import load_rows
 from gnl_core.door import AGENT, Door
 from gnl_core.errors import (
@@ -24,7 +32,8 @@ from gnl_core.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
-from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put, new_batch
+from gnl_core.journal.port import Applied, Create, Entry, Journal, JsonValue, Key, Op, Put
+from gnl_core.journal.send import send
 from gnl_core.ledger import note_refusal
 from gnl_core.limits import RunLimits, read_limits, revived
 from gnl_core.lock import acquire_ops
@@ -99,6 +108,7 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
         RunNotFoundError: It is to go on, and there is no such run.
         ChildRunError: It is a sub-agent's.
         CompensatedRunError: Its effects are being undone.
+        RunFollowedError: Its work was begun anew under another id, before it was done.
         RunOwnerMismatchError, RunAgentMismatchError, RunThreadMismatchError, RunActorMismatchError: It is not this
             caller's.
         ThreadOwnerMismatchError: The conversation is another person's.
@@ -127,6 +137,8 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
             run_id=root,
         )
     except RefusedError as refusal:
+        if asked.terms.work is not None:  # its caller knows the work by this name, and not by the run's
+            refusal.detail.setdefault("work_key", asked.terms.work.key)
         await note_refusal(asked, refusal)
         raise
 
@@ -161,6 +173,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             f"run {root!r} is still being made by a fork, or that fork was broken off; fork again under another id",
             run_id=root,
         )
+    check_followed(rows.get(keys.rollover(root)), old, root)
     taint, owned = await _of_thread(asked, options, begins=known is None)
     answers, held = read_passed(asked.approvals, root, asked.options.actor, rows, now)
     owner = new_owner()
@@ -186,6 +199,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
             resource=options.resource_id,
             channel=options.channel,
             actor=options.actor,
+            work_key=asked.terms.work.key if asked.terms.work is not None else None,
         )
         ops += head_ops(root, keys.ROOT, None, head)
     else:
@@ -198,7 +212,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
     if options.thread_id:
         # Who works in a conversation, and when last: what retention and erasure of conversations go by.
         ops.append(Put(keys.worked(options.thread_id, options.resource_id), {"f": FORMAT}))
-    fence = await _take(journal, ops, owner)
+    fence = await _take(journal, ops, owner, root)
     if fence is None:
         return None
     request = Request(journal=journal, root=root, fence=fence, owner=owner, options=options, now=now)
@@ -239,12 +253,15 @@ async def _of_thread(
     return value if isinstance(value, dict) else None, ops
 
 
-async def _take(journal: Journal, ops: Sequence[Op], owner: Owner) -> int | None:
+async def _take(journal: Journal, ops: Sequence[Op], owner: Owner, root: str) -> int | None:
+    """Return the fence of the lock that was taken, None where others were there first."""
     register(owner)
     try:
-        outcome = await journal.apply(ops, batch=new_batch())
+        outcome, cancelled = await send(journal, ops, run_id=root)
+        if cancelled is not None:
+            raise cancelled
     except BaseException:
-        unregister(owner)
+        unregister(owner)  # whatever was written: a lock of an owner that nobody knows is free at once
         raise
     if isinstance(outcome, Applied):
         return outcome.version

@@ -9,11 +9,12 @@ from typing import Any, Required, Unpack
 
 from gnl_core import keys
 from gnl_core.composable import NoModel
-from gnl_core.errors import ConfigError
+from gnl_core.errors import ConfigError, RefusedError
 from gnl_core.journal.port import Journal
 from gnl_core.model.router import ModelLike
 from gnl_core.presets import Preset, expand_preset, layered
 from gnl_core.results import DurableResult
+from gnl_core.rollover import newest_execution, rollover_run
 from gnl_core.run import Plan, make_plan
 from gnl_core.run_options import DriveOptions, Messages, check_listener
 from gnl_core.stream import DurableStream, OnBlocked, open_stream
@@ -47,8 +48,10 @@ class Gnl:
 
     A call names its work by `work_key`, or a run by `run_id`. The same work again: while it runs, `RunBusyError` says
     when to come back; once it has ended, the recorded answer is replayed and no model is asked; after a failure it goes
-    on. A work key stays that work for as long as its run is in the journal. It stands in the run's record: keep secrets
-    out of it. The name of the agent is part of the identity: an agent with another name does other work.
+    on. A work key stays that work for as long as its run is in the journal, and goes to the newest execution of work
+    that was rolled over (`rollover`); a run id goes to exactly that run. The key stands in the run's record and in
+    refusals: keep secrets out of it. The name of the agent is part of the identity: an agent with another name does
+    other work.
 
     Options are merged from the preset, those given here, the agent's, and the call's: the later wins, limits field by
     field. A run keeps the limits that it began under, unless a call passes limits itself.
@@ -110,7 +113,8 @@ class Gnl:
             RunInputMismatchError: This work key began with other content.
             GnlError: As `run_durable`.
         """
-        return await self._plan(agent, work_key, run_id, options).drive("generate")
+        plan = await self._plan(agent, work_key, run_id, options)
+        return await plan.drive("generate")
 
     async def stream(
         self,
@@ -134,7 +138,7 @@ class Gnl:
             GnlError: As `run`, until the run is admitted; later errors come from the stream.
         """
         check_listener("on_blocked", on_blocked)
-        return await open_stream(self._plan(agent, work_key, run_id, options), on_blocked)
+        return await open_stream(await self._plan(agent, work_key, run_id, options), on_blocked)
 
     async def resume(
         self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
@@ -157,7 +161,8 @@ class Gnl:
             raise ConfigError(
                 f"resume takes no {' and no '.join(given)}: a run goes on with what it began with; use run to begin one"
             )
-        return await self._plan(agent, work_key, run_id, options).drive("generate")
+        plan = await self._plan(agent, work_key, run_id, options)
+        return await plan.drive("generate")
 
     def run_sync(
         self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
@@ -201,8 +206,51 @@ class Gnl:
         outside("stream")
         return SyncStream(self.stream(agent, work_key=work_key, run_id=run_id, on_blocked=on_blocked, **options))
 
+    async def rollover(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, resource_id: str | None = None
+    ) -> str:
+        """Make a new execution of a piece of work and return its run's id; from then on the work key goes there.
+
+        What the earlier one did is done again, see `rollover_run`. Called again before the new one was driven, it
+        returns the same id.
+
+        Args:
+            agent: The agent that does it.
+            work_key: Your name for the work: its newest execution is rolled over.
+            run_id: A run's own id instead.
+            resource_id: The person, where the work is one's; where it is passed, the run must be that person's.
+
+        Raises:
+            ConfigError: No such agent; both a work key and a run id, or neither; or no person where the work is one's.
+            GnlError: As `rollover_run`.
+        """
+        self._agent(agent)
+        named, work = self._addressed(agent, work_key, run_id, resource_id)
+        if work is not None:
+            named = await newest_execution(self.journal, named)
+        try:
+            return await rollover_run(self.journal, named, agent=agent, resource_id=resource_id)
+        except RefusedError as refusal:
+            if work is not None:
+                refusal.detail.setdefault("work_key", work.key)
+            raise
+
+    def rollover_sync(
+        self, agent: str, *, work_key: str | None = None, run_id: str | None = None, resource_id: str | None = None
+    ) -> str:
+        """Do as `rollover` without `await`, for scripts.
+
+        Raises:
+            SyncInsideLoopError: An event loop runs in this thread: await `rollover` there.
+            GnlError: As `rollover`.
+        """
+        outside("rollover")
+        return asyncio.run(self.rollover(agent, work_key=work_key, run_id=run_id, resource_id=resource_id))
+
     def run_id_of(self, agent: str, work_key: str, *, resource_id: str | None = None) -> str:
         """Return the id of the run that does a piece of work, whether or not it has begun.
+
+        It is computed and not looked up: work that was rolled over goes on under a later id.
 
         Raises:
             ConfigError: No such agent, or no person where the work is one's.
@@ -224,19 +272,26 @@ class Gnl:
             raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(map(repr, self._agents))}")
         return self._agents[name]
 
-    def _plan(self, agent: str, work_key: str | None, run_id: str | None, options: CallOptions) -> Plan:
-        model, _, base = self._agent(agent)
+    def _addressed(
+        self, agent: str, work_key: str | None, run_id: str | None, resource_id: str | None
+    ) -> tuple[str, Work | None]:
+        """Return the run that a call addresses, and the work if it named that."""
         if (work_key is None) == (run_id is None):
             which = "both a work_key and a run_id were passed" if run_id is not None else "no work_key was passed"
             raise ConfigError(
                 f"{which}: a call names its work by work_key, or a run by run_id, and never by both", option="work_key"
             )
-        work: Work | None = None
-        if run_id is None:
-            run_id, work = self._name(agent, work_key, options.get("resource_id"))
-        plan = make_plan(run_id=run_id, journal=self.journal, model=model, agent=agent, **layered(base, options))
+        return self._name(agent, work_key, resource_id) if run_id is None else (run_id, None)
+
+    async def _plan(self, agent: str, work_key: str | None, run_id: str | None, options: CallOptions) -> Plan:
+        model, _, base = self._agent(agent)
+        named, work = self._addressed(agent, work_key, run_id, options.get("resource_id"))
+        plan = make_plan(run_id=named, journal=self.journal, model=model, agent=agent, **layered(base, options))
         terms = dataclasses.replace(plan.asked.terms, work=work, system_asked=options.get("system") is not None)
-        plan.asked = dataclasses.replace(plan.asked, terms=terms, explicit_limits=options.get("limits") is not None)
+        if work is not None:  # only now: what cannot work is told before anything is read
+            named = await newest_execution(self.journal, named)
+        explicit = options.get("limits") is not None
+        plan.asked = dataclasses.replace(plan.asked, run_id=named, terms=terms, explicit_limits=explicit)
         return plan
 
 

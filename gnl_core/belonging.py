@@ -7,7 +7,7 @@ words nor in its facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gnl_core import keys
 from gnl_core.door import Door
@@ -16,6 +16,7 @@ from gnl_core.errors import (
     RefusedError,
     RunActorMismatchError,
     RunAgentMismatchError,
+    RunFollowedError,
     RunInputMismatchError,
     RunOwnerMismatchError,
     RunSweptError,
@@ -208,6 +209,28 @@ def check_input(asked: Asked, messages: Sequence[Message], system: str | None, r
             differs=differs,
         )
     return others
+
+
+def check_followed(marker: Entry | None, head: Mapping[str, Any] | None, run_id: str) -> None:
+    """Refuse a run that was rolled over before it was done; one that is over is replayed as ever.
+
+    Args:
+        marker: Its row `keys.rollover`, None where it was not rolled over.
+        head: Its head.
+        run_id: The run.
+
+    Raises:
+        RunFollowedError: Its work is another run's now.
+    """
+    if marker is None or (head is not None and head.get("status") in ("completed", "canceled")):
+        return
+    follower = marker.value.get("next") if isinstance(marker.value, dict) else None
+    raise RunFollowedError(
+        f"the work of run {run_id!r} was begun anew as {follower!r}; it is not gone on with here, so that nothing is "
+        "done by both: drive that one",
+        run_id=run_id,
+        next=follower,
+    )
 
 
 async def check_swept(asked: Asked) -> tuple[Op, ...]:

@@ -27,6 +27,8 @@
     │   ├── BatchPlanMismatchError       a batch other than the one whose plan was looked at
     │   ├── CanceledError                the run was canceled
     │   ├── CompensatedRunError          the run is being undone, so nothing new starts in it
+    │   ├── RolloverRefusedError         what a run did is not settled, so its work is not begun anew
+    │   ├── RunFollowedError             the work of the run was begun anew under another id
     │   ├── ForkRefusedError             a call in doubt, or none to fork at
     │   ├── IdempotencyOwnerMismatchError  the recorded work belongs to another person
     │   ├── ApprovalRequiredError        the call waits for a person (loops of one's own)
@@ -298,6 +300,21 @@ class ForkRefusedError(RefusedError):
     """The run cannot be forked there: a call is in doubt at the cut, or the run has no such step."""
 
     code = "fork_refused"
+
+
+class RolloverRefusedError(RefusedError):
+    """The work is not begun anew: the run waits for a person, has a call in doubt, or is no work of its own.
+
+    `detail` has `why`: 'suspended', 'in_doubt', 'undoing', 'erasing', 'forking', 'item' or 'suffix'.
+    """
+
+    code = "rollover_refused"
+
+
+class RunFollowedError(RefusedError):
+    """The work of the run was begun anew as the run that `detail` names `next`, so this one does not go on."""
+
+    code = "run_followed"
 
 
 class IdempotencyOwnerMismatchError(RefusedError):

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gnl_core import keys
 from gnl_core.decisions import load_rows
-from gnl_core.errors import ChildRunError, ForkRefusedError, RunBusyError, RunExistsError, RunNotFoundError
+from gnl_core.errors import (
+    ChildRunError,
+    ForkRefusedError,
+    IdInvalidError,
+    RunBusyError,
+    RunExistsError,
+    RunNotFoundError,
+    RunSweptError,
+)
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, JsonValue, Key, Op, Put, Refused, Replace
 from gnl_core.journal.send import send
 from gnl_core.lock import holder
@@ -24,7 +32,7 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
     Steps before `step` are copied with the calls that they asked for, and with their sub-agents' runs. A call that
     waits for a person is copied without the person's answer, so that the fork asks again. What the fork does from there
     on is done for real: a side effect that the original run did after that step happens a second time if the model asks
-    for it again.
+    for it again. A fork of a run of named work is no execution of that work: a call by the work key goes to the source.
 
     A fork that breaks off half-way is never driven: what stands of it says so, and another one takes another id.
 
@@ -41,12 +49,14 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
         RunNotFoundError: No such run.
         RunExistsError: The new id is taken.
         RunBusyError: Somebody drives the run, or did while it was copied.
-        ForkRefusedError: A call is in doubt at the cut, the run has no such step, or its effects are being undone.
+        ForkRefusedError: A call is in doubt at the cut, the run has no such step, its effects are being undone, or it
+            is a workflow's or does an item of a batch.
         ChildRunError: It is a sub-agent's run.
-        IdInvalidError: The new id may not become part of a key.
+        RunSweptError: A run of the new id was swept and left a tombstone.
+        IdInvalidError: The new id may not become part of a key, or is one that only a work key gives.
     """
-    keys.check_run_id(new_run_id)
     root, part = keys.split_run_id(run_id)
+    _check_new_id(new_run_id, root)
     if part != keys.ROOT:
         raise ChildRunError(f"run {run_id!r} is a sub-agent's; fork its root run {root!r}", run_id=run_id, root=root)
     rows, now = await load_rows(journal, root)
@@ -68,7 +78,14 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
         forked_from={"run": run_id, "step": step},
     )
     making = {**head, "forking": True}
-    created = await _write(journal, (Create(keys.head(new_run_id), making),), new_run_id)
+    unswept = Expect(keys.swept(new_run_id), "absent")
+    created = await _write(journal, (unswept, Create(keys.head(new_run_id), making)), new_run_id)
+    if isinstance(created, Refused) and created.op == 0:
+        raise RunSweptError(
+            f"run {new_run_id!r} was here and has been removed by a retention sweep; its id is not used again: fork "
+            "under another one",
+            run_id=new_run_id,
+        )
     if isinstance(created, Refused):
         raise RunExistsError(f"run {new_run_id!r} exists; fork under another id", run_id=new_run_id)
     try:
@@ -87,6 +104,22 @@ async def fork_run(*, journal: Journal, run_id: str, step: int, new_run_id: str)
         error.add_note(f"the fork {new_run_id!r} is broken off: it cannot be driven; fork again under another id")
         raise
     return new_run_id
+
+
+def _check_new_id(new: str, source: str) -> None:
+    """Refuse an id of a fork that names other work than its source's.
+
+    Raises:
+        IdInvalidError: It may not become part of a key; or it looks derived and is not '<source>#fork-<n>'.
+    """
+    keys.check_run_id(new)
+    first = keys.derived_base(new)
+    if first is not None and (first != keys.derived_base(source) or not new.startswith(f"{first}#fork-")):
+        raise IdInvalidError(
+            f"new_run_id {new!r} is an id that a work key gives, and is no fork's of run {source!r}; of a run of named "
+            "work a fork is called by its id with #fork-1, #fork-2 …, or by an id of your own",
+            run_id=source,
+        )
 
 
 async def _fill(journal: Journal, copies: Sequence[Op], *, root: str, new: str) -> None:
@@ -129,6 +162,15 @@ def _undriven(rows: Mapping[Key, Entry], root: str, now: int) -> tuple[Expect, .
 def _check(rows: Mapping[Key, Entry], root: str, step: int) -> None:
     if (read_head(rows.get(keys.head(root))) or {}).get("erasing"):
         raise ForkRefusedError(f"run {root!r} is being erased, or its erasing was broken off", run_id=root)
+    value = rows[keys.input_of(root)].value
+    kind = value.get("kind", "agent") if isinstance(value, dict) else "agent"
+    if kind != "agent":
+        is_ = {"workflow": "is a workflow's", "item": "does an item of a batch"}.get(str(kind), "is no agent's")
+        raise ForkRefusedError(
+            f"run {root!r} {is_}, and has no model steps to be cut between; only an agent's run can be forked",
+            run_id=root,
+            kind=kind,
+        )
     steps = sum(1 for key in rows if len(key) == 5 and key[2:4] == (keys.ROOT, "model"))
     if type(step) is not int or not 0 <= step <= steps:
         raise ForkRefusedError(
@@ -153,7 +195,11 @@ def _copies(rows: Mapping[Key, Entry], root: str, step: int, new: str) -> Iterat
         if family in ("head", "input") and part != keys.ROOT:
             value = entry.value if isinstance(entry.value, dict) else {}
             yield Create(copy, {**value, "parent": _moved(value.get("parent"), root, new, parts)}, if_present="keep")
-        elif family in ("input", "msg", "body", "cfg"):
+        elif family == "input":
+            # A fork is no execution of the work that its source is: the same work may go on there.
+            value = entry.value if isinstance(entry.value, dict) else {}
+            yield Create(copy, {name: value[name] for name in value if name != "work"}, entry.blob)
+        elif family in ("msg", "body", "cfg"):
             yield Create(copy, entry.value, entry.blob)
         elif family == "model" and (part != keys.ROOT or int(key[4]) < step):
             read_step(entry)

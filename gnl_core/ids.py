@@ -31,6 +31,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~:-]+")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._~:-]+(?:/[A-Za-z0-9._~:-]+)*")
 _CALL = re.compile(r"s(0|[1-9][0-9]{0,5})p(0|[1-9][0-9]{0,2})")
 _DERIVED = re.compile(r"run1_[0-9a-f]{32}(?:#(?:[2-9]|[1-9][0-9]+)|#replay-(?:0|[1-9][0-9]*)|#fork-[1-9][0-9]*)?")
+_EXECUTION = re.compile(r"(.+)[#@]([2-9]|[1-9][0-9]+)")
 _ITEM = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _ITEM_RUN = re.compile(r"batch:([A-Za-z0-9_-]{1,128}):[A-Za-z0-9_-]{1,128}\Z")
 _RESERVED_PREFIXES = ("agent:", "wf:", "net:", "batch:")
@@ -192,6 +193,25 @@ def batch_of(run_id: str) -> str | None:
 def is_derived(run_id: str) -> bool:
     """Return whether a run id was derived from a work key (`gnl_core.work`): nobody chose it."""
     return _DERIVED.fullmatch(run_id) is not None
+
+
+def derived_base(run_id: str) -> str | None:
+    """Return a derived run id without its suffix, None for an id that a caller chose."""
+    return run_id.partition("#")[0] if is_derived(run_id) else None
+
+
+def execution_of(run_id: str) -> tuple[str, int]:
+    """Return (id of the first execution, number of this one), as an id spells it: ('order-1', 2) of 'order-1@2'.
+
+    Of an id that somebody chose, ask this only where its run is known to follow another: '@7' may be part of a name.
+    """
+    match = _EXECUTION.fullmatch(run_id)
+    return (match[1], int(match[2])) if match else (run_id, 1)
+
+
+def execution_id(first: str, number: int) -> str:
+    """Return the id of an execution of the work that was first done under an id; the number is at least 2."""
+    return f"{first}{'#' if is_derived(first) else '@'}{number}"
 
 
 def child_id(root: str, parent_part: str, call: str) -> str:

@@ -54,6 +54,8 @@ mem/<thread>/nobody                          runs of no person did
 resthr/<resource>/<thread>                   a run of the person in the conversation was swept: erasure follows it
 org/<organisation>                           everything of an organisation is being erased, or was
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
+ix/work/<hash>/<t13>/<root>                  runs of named work, by 16 hex digits of the name's digest
+ix/exec/<first>/<t13>/<root>                 executions of work that was first done by the run <first>
 ix/ask/<t13>/<root>/<part>/<call>            questions that wait for a person
 ix/inc/<t13>/<root>/<part>/<call>/<source>/<action>  incidents by time
 swept/<root>                                 the run stood here until its time was over: no more than that is known
@@ -80,8 +82,11 @@ from gnl_core.ids import check_item as check_item
 from gnl_core.ids import check_run_id as check_run_id
 from gnl_core.ids import child_id as child_id
 from gnl_core.ids import decode as decode
+from gnl_core.ids import derived_base as derived_base
 from gnl_core.ids import encode as encode
 from gnl_core.ids import encode_segment as encode_segment
+from gnl_core.ids import execution_id as execution_id
+from gnl_core.ids import execution_of as execution_of
 from gnl_core.ids import is_derived as is_derived
 from gnl_core.ids import item_run_id as item_run_id
 from gnl_core.ids import parse_call_id as parse_call_id
@@ -90,7 +95,7 @@ from gnl_core.ids import run_id_of as run_id_of
 from gnl_core.ids import split_run_id as split_run_id
 from gnl_core.journal.port import Key
 
-Index = Literal["status", "agent", "res", "thr"]
+Index = Literal["status", "agent", "res", "thr", "work", "exec"]
 
 TIMED: tuple[Key, ...] = (("ix", "ask"), ("ix", "inc"))
 """Prefixes of the indexes that name a run in their fourth segment, after a time."""
@@ -234,7 +239,7 @@ def workflow_output(root: str) -> Key:
 
 
 def rollover(root: str) -> Key:
-    """The work was begun anew under another id."""
+    """The work was begun anew under another id: {'next'}."""
     return ("run", root, ROOT, "rollover")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from gnl_core import keys
 from gnl_core.journal.port import Create, Delete, Entry, JsonValue, Op, Put
 from gnl_core.records import FORMAT, RunStatus
+from gnl_core.work import work_key_hash
 
 _INDEXED: tuple[tuple[keys.Index, str], ...] = (
     ("status", "status"),
@@ -32,6 +33,8 @@ def new_head(
     actor: str | None = None,
     parent: Mapping[str, JsonValue] | None = None,
     forked_from: Mapping[str, JsonValue] | None = None,
+    work_key: str | None = None,
+    follows: str | None = None,
 ) -> dict[str, JsonValue]:
     """Return the head of a run that begins; members that are None are left out."""
     head: dict[str, JsonValue] = {
@@ -52,6 +55,8 @@ def new_head(
         "actor": actor,
         "parent": dict(parent) if parent is not None else None,
         "forked_from": dict(forked_from) if forked_from is not None else None,
+        "work_key": work_key,
+        "follows": follows,
     }
     return head | {name: value for name, value in optional.items() if value is not None}
 
@@ -85,8 +90,12 @@ def read_head(entry: Entry | None) -> dict[str, Any] | None:
 def index_keys(root: str, head: Mapping[str, JsonValue]) -> list[tuple[str, ...]]:
     """Return the index rows of a root run's head."""
     at = head.get("changed_at")
-    return [
-        keys.index(name, value, at if isinstance(at, int) else 0, root)
-        for name, member in _INDEXED
-        if isinstance(value := head.get(member), str) and value
-    ]
+    found = [(name, value) for name, member in _INDEXED if isinstance(value := head.get(member), str) and value]
+    work_key = head.get("work_key")
+    if isinstance(work_key, str):
+        found.append(("work", work_key_hash(work_key)))
+    first = keys.derived_base(root)
+    if first is not None and first != root and isinstance(head.get("follows"), str):
+        # Whoever names the work finds its newest execution by this, whether or not the earlier ones are still there.
+        found.append(("exec", first))
+    return [keys.index(name, value, at if isinstance(at, int) else 0, root) for name, value in found]

@@ -13,6 +13,7 @@ from gnl_core import keys
 from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError
 from gnl_core.journal.port import Entry, Journal, JsonValue, Key, Read
 from gnl_core.summary import STATUSES, RunSummary, ViewStatus, doubts_of, driver_of, read_head
+from gnl_core.work import check_work_key, work_key_hash
 
 MAX_PAGE = 1_000
 """Most runs of one page."""
@@ -60,6 +61,7 @@ async def list_runs(
     agent: str | None = None,
     resource_id: str | None = None,
     thread_id: str | None = None,
+    work_key: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
     newest_first: bool = True,
@@ -74,19 +76,22 @@ async def list_runs(
         agent: Only runs of this agent.
         resource_id: Only runs on behalf of this person.
         thread_id: Only runs of this conversation.
+        work_key: Only runs of work of this name, whoever's; the key itself is compared. Runs that a release before the
+            first that notes it in lists began are not found by it: their id is (`derived_run_id`).
         limit: Runs at most, 1 to 1,000.
         cursor: The `cursor` of the page before, with the same filters and order.
         newest_first: Descend.
 
     Raises:
         ConfigError: An unknown status, a limit out of range, or a cursor of another list.
+        IdInvalidError: A work key that cannot be one.
         JournalError: The store cannot be read.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ConfigError(f"limit is {limit}, must be 1 to {MAX_PAGE}")
     if status is not None and status not in (*STATUSES, *_UNDRIVEN):
         raise ConfigError(f"status is {status!r}, must be one of {', '.join((*STATUSES, *_UNDRIVEN))}")
-    wanted = _Filter(status, agent, resource_id, thread_id)
+    wanted = _Filter(status, agent, resource_id, thread_id, work_key)
     if cursor is None:
         sources, at = await _narrowest(journal, wanted.sources()), None
     else:
@@ -140,10 +145,12 @@ class _Filter:
     agent: str | None
     resource_id: str | None
     thread_id: str | None
+    work_key: str | None
 
     def sources(self) -> list[list[_Source]]:
         """Return the walks that see every run asked for, first the one that tends to be short."""
         indexes: tuple[tuple[keys.Index, str | None], ...] = (
+            ("work", None if self.work_key is None else work_key_hash(check_work_key(self.work_key))),
             ("thr", self.thread_id),
             ("res", self.resource_id),
             ("status", "running" if self.status in _UNDRIVEN else self.status),
@@ -160,10 +167,11 @@ class _Filter:
             and (self.agent is None or run.agent == self.agent)
             and (self.resource_id is None or run.resource_id == self.resource_id)
             and (self.thread_id is None or run.thread_id == self.thread_id)
+            and (self.work_key is None or run.work_key == self.work_key)
         )
 
     def text(self, newest_first: bool) -> list[JsonValue]:
-        return [self.status, self.agent, self.resource_id, self.thread_id, newest_first]
+        return [self.status, self.agent, self.resource_id, self.thread_id, self.work_key, newest_first]
 
 
 async def _narrowest(journal: Journal, candidates: list[list[_Source]]) -> list[_Source]:

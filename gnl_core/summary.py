@@ -17,7 +17,7 @@ from gnl_core.records import CallRecord, RunStatus, read_call, stamped
 
 ViewStatus: TypeAlias = RunStatus | Literal["interrupted", "ready"]
 """A run's status as people read it. Of runs whose head says running, 'interrupted' are those whose driver is dead, and
-'ready' the forks that nobody has driven yet."""
+'ready' the forks, and new executions of earlier work, that nobody has driven yet."""
 
 Driver: TypeAlias = Literal["alive", "gone", "never"]
 """Who drives a request: somebody who may be alive, nobody any more, or nobody yet."""
@@ -25,7 +25,7 @@ Driver: TypeAlias = Literal["alive", "gone", "never"]
 STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed", "canceled")
 """Every status that a head may hold."""
 
-_TEXTS = ("agent", "thread", "resource", "channel", "actor", "model")
+_TEXTS = ("agent", "thread", "resource", "channel", "actor", "model", "work_key", "follows", "followed_by")
 _NUMBERS = ("created_at", "changed_at", "steps", "calls", "questions")
 _OBJECTS = ("error", "parent", "forked_from")
 
@@ -51,6 +51,9 @@ class RunSummary:
         error: {'code', 'message'} of a failed run.
         parent: {'run', 'call'} of a sub-agent's run.
         forked_from: {'run', 'step'} of a fork.
+        work_key: The caller's name for its work; '' where the caller named none, and where an earlier release began it.
+        follows: The run whose work this one does anew.
+        followed_by: The run that does its work anew.
         forking: Whether the fork is still being copied.
         in_doubt: Questions ('<run>/<call>/in_doubt/<attempt>') about calls that began and whose end nobody recorded;
             filled for interrupted runs.
@@ -72,6 +75,9 @@ class RunSummary:
     error: Mapping[str, JsonValue] | None = None
     parent: Mapping[str, JsonValue] | None = None
     forked_from: Mapping[str, JsonValue] | None = None
+    work_key: str = ""
+    follows: str = ""
+    followed_by: str = ""
     forking: bool = False
     in_doubt: tuple[str, ...] = ()
 
@@ -94,6 +100,9 @@ class RunSummary:
             "error": dict(self.error) if self.error is not None else None,
             "parent": dict(self.parent) if self.parent is not None else None,
             "forked_from": dict(self.forked_from) if self.forked_from is not None else None,
+            "work_key": self.work_key,
+            "follows": self.follows,
+            "followed_by": self.followed_by,
             "forking": self.forking,
             "in_doubt": list(self.in_doubt),
         }
@@ -141,7 +150,8 @@ def read_head(entry: Entry, *, driver: Driver = "alive") -> RunSummary:
             f"the row {where} holds no head of a run that can be read ({error}); run `gnl doctor`", key=where
         ) from None
     if status == "running" and driver != "alive":
-        status = "ready" if driver == "never" and objects["forked_from"] is not None else "interrupted"
+        made = objects["forked_from"] is not None or texts["follows"]
+        status = "ready" if driver == "never" and made else "interrupted"
     return RunSummary(
         run_id=keys.run_id_of(entry.key[1], entry.key[2]),
         status=status,

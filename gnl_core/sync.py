@@ -12,6 +12,7 @@ from gnl_core.fork import fork_run
 from gnl_core.journal.port import Journal
 from gnl_core.model.router import ModelLike
 from gnl_core.results import DurableResult
+from gnl_core.rollover import rollover_run
 from gnl_core.run import resume_run, run_durable
 from gnl_core.run_options import DriveOptions, RunOptions
 from gnl_core.stream import DurableStream, OnBlocked, stream_durable
@@ -51,6 +52,18 @@ def fork_run_sync(*, journal: Journal, run_id: str, step: int, new_run_id: str) 
     """
     outside("fork_run")
     return asyncio.run(fork_run(journal=journal, run_id=run_id, step=step, new_run_id=new_run_id))
+
+
+def rollover_run_sync(
+    journal: Journal, run_id: str, *, agent: str | None = None, resource_id: str | None = None
+) -> str:
+    """Begin a run's work anew; options, result and errors are those of `rollover_run`.
+
+    Raises:
+        SyncInsideLoopError: An event loop runs in this thread: await `rollover_run` there.
+    """
+    outside("rollover_run")
+    return asyncio.run(rollover_run(journal, run_id, agent=agent, resource_id=resource_id))
 
 
 def stream_durable_sync(

@@ -39,6 +39,8 @@ CODES = {
     "embedder_stamp_mismatch": 409,
     "fixture_invalid": 400,
     "fork_refused": 409,
+    "rollover_refused": 409,
+    "run_followed": 409,
     "gnl_error": 500,
     "id_invalid": 400,
     "idempotency_owner_mismatch": 409,
