@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from gnl_core.identity import normalize_identity_value as normalize_identity_value
     from gnl_core.incidents import Incident as Incident
     from gnl_core.incidents import read_incidents as read_incidents
+    from gnl_core.journal.composite import composite as composite
     from gnl_core.journal.memory import InMemoryStorage as InMemoryStorage
     from gnl_core.journal.postgres import PostgresStorage as PostgresStorage
     from gnl_core.journal.redis import RedisStorage as RedisStorage
@@ -200,6 +201,7 @@ _HOMES = {
     "gnl_core.halt": ("cancel_run",),
     "gnl_core.identity": ("Identity", "SemanticIdentity", "Unusable", "normalize_identity_value"),
     "gnl_core.incidents": ("Incident", "read_incidents"),
+    "gnl_core.journal.composite": ("composite",),
     "gnl_core.journal.memory": ("InMemoryStorage",),
     "gnl_core.journal.redis": ("RedisStorage",),
     "gnl_core.journal.redis_replicas": ("WaitReplicas",),

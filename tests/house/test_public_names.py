@@ -118,6 +118,7 @@ NAMES = [
     "cancel_run",
     "canonical_json",
     "compensate_run",
+    "composite",
     "current_context",
     "decide",
     "decode",
