@@ -55,10 +55,12 @@ if TYPE_CHECKING:
     from gnl_core.errors import RefusedError as RefusedError
     from gnl_core.errors import ResultNotRepresentableError as ResultNotRepresentableError
     from gnl_core.errors import RetryLimitExceededError as RetryLimitExceededError
+    from gnl_core.errors import RolloverRefusedError as RolloverRefusedError
     from gnl_core.errors import RunActorMismatchError as RunActorMismatchError
     from gnl_core.errors import RunAgentMismatchError as RunAgentMismatchError
     from gnl_core.errors import RunBusyError as RunBusyError
     from gnl_core.errors import RunDrivenError as RunDrivenError
+    from gnl_core.errors import RunFollowedError as RunFollowedError
     from gnl_core.errors import RunInputMismatchError as RunInputMismatchError
     from gnl_core.errors import RunLimitExceededError as RunLimitExceededError
     from gnl_core.errors import RunNotFoundError as RunNotFoundError
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from gnl_core.model.port import ChatModel as ChatModel
     from gnl_core.model.router import register_model_provider as register_model_provider
     from gnl_core.model.router import resolve_model as resolve_model
+    from gnl_core.opening import open_storage as open_storage
     from gnl_core.policy import Allow as Allow
     from gnl_core.policy import Deny as Deny
     from gnl_core.policy import GuardCall as GuardCall
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
     from gnl_core.retention_threads import list_orphan_thread_state as list_orphan_thread_state
     from gnl_core.retention_threads import sweep_log as sweep_log
     from gnl_core.retention_threads import sweep_threads as sweep_threads
+    from gnl_core.rollover import rollover_run as rollover_run
     from gnl_core.run import resume_run as resume_run
     from gnl_core.run import run_durable as run_durable
     from gnl_core.stream import DurableStream as DurableStream
@@ -130,6 +134,7 @@ if TYPE_CHECKING:
     from gnl_core.sweeper import create_retention_sweeper as create_retention_sweeper
     from gnl_core.sync import fork_run_sync as fork_run_sync
     from gnl_core.sync import resume_run_sync as resume_run_sync
+    from gnl_core.sync import rollover_run_sync as rollover_run_sync
     from gnl_core.sync import run_durable_sync as run_durable_sync
     from gnl_core.sync import stream_durable_sync as stream_durable_sync
     from gnl_core.tools import Tool as Tool
@@ -173,6 +178,8 @@ _HOMES = {
         "RefusedError",
         "ResultNotRepresentableError",
         "RetryLimitExceededError",
+        "RolloverRefusedError",
+        "RunFollowedError",
         "RunActorMismatchError",
         "RunAgentMismatchError",
         "RunBusyError",
@@ -220,6 +227,7 @@ _HOMES = {
     ),
     "gnl_core.model.port": ("ChatModel",),
     "gnl_core.model.router": ("register_model_provider", "resolve_model"),
+    "gnl_core.opening": ("open_storage",),
     "gnl_core.policy": ("Allow", "Deny", "GuardCall", "RequireApproval"),
     "gnl_core.results": ("DurableResult", "ReplayedCall", "Step", "ToolOutcome"),
     "gnl_core.retention": ("SweptRuns", "sweep_runs"),
@@ -231,11 +239,18 @@ _HOMES = {
         "sweep_log",
         "sweep_threads",
     ),
+    "gnl_core.rollover": ("rollover_run",),
     "gnl_core.run": ("resume_run", "run_durable"),
     "gnl_core.stream": ("DurableStream", "stream_durable"),
     "gnl_core.subagent": ("agent_tool",),
     "gnl_core.sweeper": ("RetentionSweeper", "create_retention_sweeper"),
-    "gnl_core.sync": ("fork_run_sync", "resume_run_sync", "run_durable_sync", "stream_durable_sync"),
+    "gnl_core.sync": (
+        "fork_run_sync",
+        "resume_run_sync",
+        "rollover_run_sync",
+        "run_durable_sync",
+        "stream_durable_sync",
+    ),
     "gnl_core.tools": ("Tool", "tool"),
     "gnl_core.views": ("RunSummary", "RunView", "count_runs_by_status", "list_runs", "read_run"),
     "gnl_core.work": ("derived_run_id",),
