@@ -31,11 +31,12 @@ runs.add_command(resume)
 @click.option(
     "--status",
     type=click.Choice(_STATUSES),
-    help="Only these. 'interrupted': their program was killed; 'ready': forks not driven yet.",
+    help="Only these. 'interrupted': their program was killed; 'ready': forks and rollovers not driven yet.",
 )
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--resource", metavar="ID", help="Only runs on behalf of this person.")
 @click.option("--thread", metavar="ID", help="Only runs of this conversation.")
+@click.option("--work-key", metavar="KEY", help="Only runs of work of this name, whoever's; show says whose.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Runs at most.")
 @click.option("--cursor", metavar="TEXT", help="Go on after an earlier page, with the same filters.")
 @click.option("--oldest-first", is_flag=True, help="Ascend by time of the last change of status.")
@@ -50,6 +51,7 @@ def list_(
     agent: str | None,
     resource: str | None,
     thread: str | None,
+    work_key: str | None,
     limit: int,
     cursor: str | None,
     oldest_first: bool,
@@ -71,6 +73,7 @@ def list_(
             agent=agent,
             resource_id=resource,
             thread_id=thread,
+            work_key=work_key,
             limit=limit,
             cursor=cursor,
             newest_first=not oldest_first,

@@ -79,6 +79,7 @@ def _head_lines(view: RunView, now: int, most: int) -> Iterator[str]:
         yield f"  error: {short(run.error.get('code'), most)}: {short(run.error.get('message'), most)}"
     facts = {
         "agent": run.agent,
+        "work": run.work_key,
         "model": run.model,
         "thread": run.thread_id,
         "person": run.resource_id,
@@ -86,6 +87,8 @@ def _head_lines(view: RunView, now: int, most: int) -> Iterator[str]:
         "channel": run.channel,
         "parent": _join(run.parent),
         "forked from": _join(run.forked_from),
+        "does anew": run.follows,
+        "done anew by": run.followed_by,
         "halted": _join(view.halted),
         "incidents": str(view.incidents or ""),
         "system": view.system or "",
