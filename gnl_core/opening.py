@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from gnl_core.errors import ConfigError, StoreUnavailableError
-from gnl_core.journal.access import Access, missing
+from gnl_core.journal.access import Access
 from gnl_core.journal.storage import Storage
 
 Kind = Literal["sqlite", "postgres", "redis"]
@@ -160,7 +160,7 @@ def check_file(path: Path) -> None:
     except sqlite3.DatabaseError as error:
         raise StoreUnavailableError(f"{path}: cannot be read as an SQLite database ({error})", missing=True) from None
     if not tables >= _TABLES:
-        raise missing(f"{path}: is an SQLite database, and")
+        raise StoreUnavailableError(f"{path}: is an SQLite database that holds no journal", missing=True)
 
 
 # What a text is ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_qualify.live_options import Since, live_options, read_live
 from gnl_qualify.status import FAILED
 from gnl_qualify.terminal import complain, plain, tell
@@ -24,7 +25,7 @@ _MOST_NAMED = 20
 @click.command("export")
 @live_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The fixtures file to write.")
-def export_live(*, db: Path, since: Since, org: str | None, out: Path) -> None:
+def export_live(*, db: Place, since: Since, org: str | None, out: Path) -> None:
     """Write the answered questions of a journal as labelled pairs.
 
     A pair holds what describe(), or the identity fields, made of two calls, never their arguments; read it before you
@@ -40,7 +41,7 @@ def export_live(*, db: Path, since: Since, org: str | None, out: Path) -> None:
     from gnl_qualify.export_pairs import Exporter  # noqa: PLC0415
     from gnl_qualify.outputs import check_outputs, write_output  # noqa: PLC0415
 
-    check_outputs({"--out": out}, inputs=[db])
+    check_outputs({"--out": out}, inputs=[db.file] if db.file else [])
     before = standing(out)
     skipped = Skipped()
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from gnl_core.cli.database import with_journal
+from gnl_core.cli.database import db_option, with_journal
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_qualify.terminal import complain, plain
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Since:
 
 
 def live_options(command: _Command) -> _Command:
-    """Give a command the options that name a journal and a time."""
+    """Give a command the options that name a store, which is only read, and a time."""
     for option in (
         click.option("--org", metavar="ID", help="Read this organisation's rows. Default: those of no organisation."),
         click.option(
@@ -50,14 +50,7 @@ def live_options(command: _Command) -> _Command:
             callback=_since,
             help="From this day (2026-11-01, UTC), time (2026-11-01T08:30+03:00) or so long ago (30m, 12h, 7d, 4w).",
         ),
-        click.option(
-            "--db",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="GNL_DB",
-            required=True,
-            help="The journal; or set GNL_DB. It is only read.",
-        ),
+        db_option,
     ):
         command = option(command)
     return command
@@ -80,12 +73,11 @@ def _since(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     return Since(at=max(0, milliseconds // timedelta(milliseconds=1)))
 
 
-def read_live(db: Path, org: str | None, work: Callable[[Journal], Awaitable[T]]) -> T:
-    """Do some reading on the journal in a file.
+def read_live(db: Place, org: str | None, work: Callable[[Journal], Awaitable[T]]) -> T:
+    """Do some reading on the journal in a store.
 
     Raises:
-        click.ClickException: The file is no journal.
-        GnlError: What the work raised.
+        GnlError: There is no journal, or what the work raised.
     """
 
     async def read(journal: Journal) -> T:

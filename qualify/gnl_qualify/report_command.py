@@ -10,6 +10,7 @@ import click
 
 from gnl_core.errors import GnlError, MissingExtraError
 from gnl_core.journal.port import Journal
+from gnl_core.opening import Place
 from gnl_qualify.live_options import Since, live_options, read_live
 from gnl_qualify.status import PROGRAM, USAGE
 from gnl_qualify.terminal import complain, plain, tell
@@ -24,7 +25,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--json", "json_", type=_FILE, help="Write every figure as JSON.")
 @click.option("--redact", is_flag=True, help="Put length and a short hash in place of what calls were about.")
 def report_live(
-    *, db: Path, since: Since, org: str | None, html: Path | None, json_: Path | None, redact: bool
+    *, db: Place, since: Since, org: str | None, html: Path | None, json_: Path | None, redact: bool
 ) -> None:
     """Count the questions about earlier work in a journal, and what people said to them.
 
@@ -33,7 +34,7 @@ def report_live(
     from gnl_qualify.outputs import check_outputs, write_output  # noqa: PLC0415
     from gnl_qualify.report_text import render_live  # noqa: PLC0415
 
-    check_outputs({"--html": html, "--json": json_}, inputs=[db])
+    check_outputs({"--html": html, "--json": json_}, inputs=[db.file] if db.file else [])
     if html and not all(map(find_spec, ("jinja2", "matplotlib"))):
         raise MissingExtraError("an HTML report", "qualify")
 

@@ -1,13 +1,15 @@
-"""Writes a journal of live runs through the engine, in a process of its own: python live_journal.py FILE < calls.json.
+"""Writes a journal of live runs through the engine, in a process of its own: python live_journal.py PLACE < calls.json;
+GNL_SCHEMA names the schema of a place on a server.
 
 Each call is a run: {"tool", "args", "found"?, "answer"?, "relation"?, "org"?, "person"?, "thread"?, "plain"?}.
 """
 
 import asyncio
 import json
+import os
 import sys
 
-from gnl_core import Duplicates, RunLimits, SemanticIdentity, SqliteStorage, decide, run_durable, tool
+from gnl_core import Duplicates, RunLimits, SemanticIdentity, decide, open_storage, run_durable, tool
 from gnl_core.prior import Found, Notice, Prior
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -78,7 +80,7 @@ async def play(journal, number, call):
 
 
 async def main(path, calls):
-    async with SqliteStorage(path) as storage:
+    async with open_storage(path, schema=os.environ.get("GNL_SCHEMA")) as storage:
         await storage.runs.now()
         for number, call in enumerate(calls):
             await play(storage.runs, number, call)

@@ -157,7 +157,7 @@ def test_nothing_to_export_writes_no_file(ask, desk):
     ("args", "message"),
     [
         (("--db", "runs.db"), "Missing option '--out'"),
-        (("--out", "x.json"), "Missing option '--db'"),
+        (("--out", "x.json"), "no store is named: pass --db"),
         (("--db", "none.db", "--out", "x.json"), "none.db: no such file"),
         (("--db", "judge.py", "--out", "x.json"), "judge.py: cannot be read as an SQLite database"),
         (("--db", "runs.db", "--out", "runs.db"), "is an input too"),

@@ -128,9 +128,9 @@ def test_the_journal_is_also_taken_from_the_environment(ask):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "Missing option '--db'"),
+        ((), "no store is named: pass --db"),
         (("--db", "none.db"), "none.db: no such file"),
-        (("--db", "."), ".: is no file"),
+        (("--db", "."), "is no file"),
         (("--db", "text.txt"), "text.txt: cannot be read as an SQLite database"),
         (("--db", "other.db"), "other.db: is an SQLite database that holds no journal"),
         (("--db", "runs.db", "--since", "soon"), "'soon' is no day"),
@@ -208,3 +208,18 @@ def test_a_page_that_cannot_be_written_costs_neither_the_text_nor_the_json(ask, 
     done = ask("--db", "runs.db", "--html", "full")
     assert done.returncode == 2
     assert "is a directory: name a file" in done.stderr
+
+
+def test_a_store_on_a_server_is_told_and_exported_like_a_file(
+    ask, room, postgres_dsn, new_schema, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("GNL_SCHEMA", new_schema())
+    write(postgres_dsn, CALLS[:2])
+    done = ask("--db", postgres_dsn, "--json", str(tmp_path / "told.json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "precision@suspend 0.500" in done.stdout
+    exported = room.run("export", "--db", postgres_dsn, "--out", str(tmp_path / "pairs.json"), cwd=tmp_path)
+    assert exported.returncode == 0
+    assert len(json.loads((tmp_path / "pairs.json").read_text())["pairs"]) == 2
+    missing = ask("--db", postgres_dsn, "--schema", "none_of_this_name")
+    assert (missing.returncode, "holds no journal" in missing.stderr) == (2, True)
