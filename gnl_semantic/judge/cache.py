@@ -105,8 +105,8 @@ async def keep(
         "call": f"{subject.run}/{subject.call}",
     }
     for _ in range(_TRIES):
-        # Two batches, since a verdict may have another home than its run. The first one is a courtesy: a verdict that a
-        # driver writes who was just taken over from is as good as any.
+        # Two batches, since a verdict may have another home than its run. That somebody may take the run over between
+        # them harms nobody: the verdict of its former driver is as good as any.
         held = await subject.journal.apply((fence_check(subject.root, subject.fence),), batch=new_batch())
         if not isinstance(held, Applied):
             logger.warning("run %s is driven by somebody else by now: its verdict is not recorded", subject.root)

@@ -1,6 +1,11 @@
 """Two stores as one journal: the contract where its keys have one home, and what is refused where they have two."""
 
+import asyncio
+import logging
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnl_core import InMemoryStorage, PostgresStorage, RedisStorage, SqliteStorage, composite, keys
 from gnl_core.errors import ConfigError, IdInvalidError, StoreUnavailableError
@@ -259,3 +264,96 @@ async def test_what_cannot_be_composed_is_refused(stores):
     inside = composite(runs=runs.scoped("a"), cache=cache.scoped("a"))
     await write(inside, Put(VERDICT, 1))
     assert await found(journal.scoped("a")) == [VERDICT]
+
+
+SEGMENTS = st.sampled_from(["t", "t-1", "semjudge", "semgen", "~", "ü"])
+KEYS = st.one_of(
+    st.tuples(st.just("xthr"), SEGMENTS),
+    st.tuples(st.just("xthr"), SEGMENTS, SEGMENTS),
+    st.tuples(st.just("xthr"), SEGMENTS, st.just("semjudge"), SEGMENTS),
+    st.tuples(SEGMENTS, SEGMENTS),
+)
+
+
+@given(
+    st.sets(KEYS, max_size=12),
+    st.integers(0, 3),
+    st.integers(1, 5),
+    st.booleans(),
+    st.sampled_from([1, 20, 60, 1 << 20]),
+)
+def test_scans_are_those_of_one_store(rows, depth, limit, reverse, max_bytes):
+    async def check():
+        plain = InMemoryStorage().runs
+        both = composite(runs=InMemoryStorage().runs, cache=InMemoryStorage().runs)
+        for number, key in enumerate(sorted(rows)):
+            for journal in (plain, both):
+                await write(journal, Put(key, "x" * number))
+        for prefix in {key[:depth] for key in rows}:
+            after = None
+            while True:
+                options = {"after": after, "limit": limit, "reverse": reverse, "max_bytes": max_bytes}
+                one, other = await plain.scan(prefix, **options), await both.scan(prefix, **options)
+                assert [(row.key, row.value) for row in other.entries] == [(row.key, row.value) for row in one.entries]
+                assert other.after == one.after
+                after = one.after
+                if after is None:
+                    break
+
+    asyncio.run(check())
+
+
+# A cache that is away ------------------------------------------------------------------------------------------------
+
+
+async def test_rows_of_a_cache_that_is_away_are_absent_and_the_log_says_so_once(tmp_path, new_redis, caplog):
+    server = new_redis()
+    async with (
+        SqliteStorage(tmp_path / "runs.db") as runs,
+        RedisStorage(server.url, accept_async_replication=True) as cache,
+    ):
+        journal = composite(runs=runs.runs, cache=cache.runs)
+        for each in (journal, journal.scoped("org")):
+            await write(each, Put(MARKER, "kept"))
+            await write(each, Put(VERDICT, "same"))
+        server.kill()
+        with caplog.at_level(logging.INFO, "gnl_core.journal.composite"):
+            for each in (journal, journal.scoped("org"), journal):
+                before = await journal.now()
+                read = await each.get_many([VERDICT, MARKER, VERDICT])
+                assert [entry and entry.value for entry in read.entries] == [None, "kept", None]
+                alone = await each.get_many([VERDICT, VERDICT])
+                assert (alone.entries, alone.now >= before) == ((None, None), True)
+            assert [record.levelname for record in caplog.records] == ["WARNING"]
+            for call in (
+                journal.apply([Put(VERDICT, "other")], batch=new_batch()),
+                journal.scan(SCOPE),
+                journal.scan(VERDICT[:3]),
+                journal.delete_prefix(SCOPE),
+                journal.scopes(),
+            ):
+                with pytest.raises(StoreUnavailableError):
+                    await call
+            await write(journal, Put(MARKER, "still written"))
+            assert await found(journal, ("run",)) == []
+            with pytest.raises(IdInvalidError):
+                await journal.get_many([(*VERDICT[:3], "")])
+            server.start()
+            assert [entry and entry.value for entry in (await journal.get_many([VERDICT])).entries] == ["same"]
+            server.kill()
+            await journal.get_many([VERDICT])
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+
+
+async def test_a_cache_that_refuses_its_server_stops_nobody(tmp_path, new_redis, caplog):
+    server = new_redis("--maxmemory-policy", "allkeys-lru")
+    async with (
+        SqliteStorage(tmp_path / "runs.db") as runs,
+        RedisStorage(server.url, accept_async_replication=True) as cache,
+    ):
+        journal = composite(runs=runs.runs, cache=cache.runs)
+        assert (await journal.get_many([VERDICT])).entries == (None,)
+        assert "allkeys-lru" in caplog.text
+        with pytest.raises(ConfigError, match="allkeys-lru"):
+            await journal.apply([Put(VERDICT, 1)], batch=new_batch())
+        assert journal.capabilities == {"ordered", "blobs", "durable"}
