@@ -7,21 +7,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gnl_core import keys
 from gnl_core.errors import RunBusyError
 from gnl_core.journal import Applied, Journal, Refused, new_batch
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.lock import Heartbeat, acquire_ops, fence_check, holder
 from gnl_core.owner import Owner, new_owner, register, unregister
 
 ROOT = "order-1"
 HOUR = 3_600_000
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def common(request: pytest.FixtureRequest, new_store: Callable[[str], Any]) -> Any:
+    """Tell where a store is that any number of processes may open."""
+    return new_store(request.param)
 
 
 @pytest.fixture
@@ -53,15 +58,13 @@ async def who(journal: Journal) -> Owner | None:
     return holder(*read.entries, read.now)
 
 
-def test_a_run_whose_event_loop_was_torn_down_is_taken_over_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-
+def test_a_run_whose_event_loop_was_torn_down_is_taken_over_at_once(common: Any) -> None:
     async def drive() -> int:
         # What an engine does on its way out, whatever the reason: the hold is forgotten, the row is not.
         mine = new_owner()
         register(mine)
         try:
-            async with SqliteStorage(path) as storage:
+            async with common.open() as storage:
                 fence = await hold(storage.runs, mine)
                 await Heartbeat(storage.runs, ROOT, fence, HOUR).start()
                 return fence
@@ -74,19 +77,17 @@ def test_a_run_whose_event_loop_was_torn_down_is_taken_over_at_once(tmp_path: Pa
 
 
 DRIVE = """
-import asyncio, sys
-from pathlib import Path
+import asyncio, gnl_core, sys
 from gnl_core import keys
 from gnl_core.errors import RunBusyError
 from gnl_core.journal import Applied, new_batch
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.lock import Heartbeat, acquire_ops
 from gnl_core.owner import new_owner, register
 
-path, ttl_ms = Path(sys.argv[1]), int(sys.argv[2])
+store, ttl_ms = sys.argv[1], int(sys.argv[2])
 
 async def main():
-    async with SqliteStorage(path) as storage:
+    async with eval(store) as storage:
         journal = storage.runs
         owner = new_owner()
         register(owner)
@@ -115,11 +116,11 @@ asyncio.run(main())
 
 
 @contextmanager
-def drivers(path: Path, count: int, ttl_ms: int) -> Iterator[list[subprocess.Popen[str]]]:
+def drivers(common: Any, count: int, ttl_ms: int) -> Iterator[list[subprocess.Popen[str]]]:
     """Run programs that wait for one line and then take the lock."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", DRIVE, str(path), str(ttl_ms)],
+            [sys.executable, "-c", DRIVE, common.spelled, str(ttl_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -159,9 +160,8 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tel
 
 
 @needs_linux
-def test_a_killed_script_is_taken_over_at_once_whatever_its_ttl(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    with drivers(path, 2, HOUR) as (first, second):
+def test_a_killed_script_is_taken_over_at_once_whatever_its_ttl(common: Any) -> None:
+    with drivers(common, 2, HOUR) as (first, second):
         go(first)
         said, fence = hear(first)
         assert said == "holds"
@@ -176,8 +176,8 @@ def test_a_killed_script_is_taken_over_at_once_whatever_its_ttl(tmp_path: Path) 
 
 
 @needs_linux
-def test_s08_of_four_processes_that_start_one_run_one_drives(tmp_path: Path) -> None:
-    with drivers(tmp_path / "runs.db", 4, HOUR) as processes:
+def test_s08_of_four_processes_that_start_one_run_one_drives(common: Any) -> None:
+    with drivers(common, 4, HOUR) as processes:
         for process in processes:
             go(process)
         said = [hear(process) for process in processes]
@@ -187,12 +187,11 @@ def test_s08_of_four_processes_that_start_one_run_one_drives(tmp_path: Path) -> 
 
 
 @needs_linux
-async def test_s06_a_frozen_driver_is_taken_over_and_told_so_when_it_wakes(tmp_path: Path, owner: Owner) -> None:
-    path = tmp_path / "runs.db"
-    with drivers(path, 1, 1_000) as (process,):
+async def test_s06_a_frozen_driver_is_taken_over_and_told_so_when_it_wakes(common: Any, owner: Owner) -> None:
+    with drivers(common, 1, 1_000) as (process,):
         go(process)
         assert hear(process)[0] == "holds"
-        async with SqliteStorage(path) as storage:
+        async with common.open() as storage:
             with pytest.raises(RunBusyError) as busy:  # it beats
                 await acquire(storage.runs, owner)
             assert busy.value.retry_after == 1

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from gnl_core import keys
+from gnl_core import body, keys
 from gnl_core.journal import Delete, Put, new_batch, scan_all
 from gnl_core.testing.effects import EffectLog
 
@@ -86,6 +87,25 @@ def appears(journal):
                 await asyncio.sleep(0.002)
 
     return wait
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Hold up the loop until a body that was handed to a thread has begun: however busy this machine is, a tool's short
+    timeout then is the body's alone, and never that of a body which no thread has come to."""
+    submit = body._THREADS.submit
+
+    def hand_over(run, call, late):
+        entered = threading.Event()
+
+        def enter():
+            entered.set()
+            return call()
+
+        submit(run, enter, late)
+        assert entered.wait(30)
+
+    monkeypatch.setattr(body._THREADS, "submit", hand_over)
 
 
 @pytest.fixture

@@ -85,9 +85,10 @@ class Waiting:
 @pytest.mark.parametrize("how", ["timeout", "cancelled", "timeout, raises", "cancelled, raises"])
 @pytest.mark.parametrize("again", ["not done", "yes"])
 async def test_a_thread_that_a_stopped_body_waited_for_is_not_run_beside(journal, effects, release, clock, how, again):
-    entered, written = asyncio.Event(), threading.Event()
+    entered, begun, written = asyncio.Event(), threading.Event(), threading.Event()
 
     def post(order):
+        begun.set()
         release.wait()
         effects.fire("charge", f"order-{order}")
         written.set()
@@ -98,7 +99,9 @@ async def test_a_thread_that_a_stopped_body_waited_for_is_not_run_beside(journal
         entered.set()
         try:
             if ctx.attempt == 1:
-                await asyncio.to_thread(post, order)
+                posting = asyncio.get_running_loop().run_in_executor(None, post, order)
+                assert begun.wait(30)  # what no thread has come to yet would be taken back
+                await posting
         except asyncio.CancelledError:
             if "raises" in how:
                 raise ConnectionError("stopped") from None
@@ -291,7 +294,7 @@ class Unsteady:
         return await self.journal.apply(ops, batch=batch)
 
 
-async def test_evidence_is_sent_again_from_the_threads_own_loop(journal, effects, release):
+async def test_evidence_is_sent_again_from_the_threads_own_loop(journal, effects, release, begun):
     @tool(timeout=0.02)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""

@@ -218,7 +218,7 @@ def test_threads_that_stream_beside_threads_that_run(shared, effects):
     assert effects.count() == 16
 
 
-def test_s61_a_body_that_outlives_the_loop_is_evidence_all_the_same(shared, effects, release):
+def test_s61_a_body_that_outlives_the_loop_is_evidence_all_the_same(shared, effects, release, begun):
     @tool(timeout=0.02)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""

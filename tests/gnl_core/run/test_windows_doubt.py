@@ -184,7 +184,7 @@ async def test_a_twin_of_a_call_that_timed_out_is_in_doubt_with_it_and_does_not_
 
 
 @pytest.mark.parametrize("options", WINDOWS)
-async def test_late_evidence_settles_keyed_work(journal, effects, options, release, appears):
+async def test_late_evidence_settles_keyed_work(journal, effects, options, release, appears, begun):
     @tool(timeout=0.02, **options)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""
