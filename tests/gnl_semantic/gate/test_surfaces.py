@@ -169,7 +169,7 @@ async def test_describe_is_called_once_a_call(shop):
     made = shop.tool(declared={"keys": ("sku",), "describe": describe})
     await shop.run(ABC, tools=[made], resource_id="person")
     assert seen == ["abc"]
-    await shop.run(SPACED, tools=[made], run="second", resource_id="another")
+    await shop.run(SPACED, tools=[made], run="second", resource_id="another", shared_thread=True)
     assert seen == ["abc", " ABC "]
 
 
