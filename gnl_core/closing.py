@@ -185,7 +185,7 @@ def _ended(
     if error is not None:
         code, message = describe(error)
         members["error"] = {"code": code if isinstance(error, GnlError) else "interrupted", "message": message[:500]}
-    return _status(head, interrupts, error), members
+    return _status(head, counts, interrupts, error), members
 
 
 def _counted(
@@ -203,10 +203,16 @@ def _counted(
     } | {"questions": len(interrupts) or (head.get("questions", 0) if isinstance(error, RefusedError) else 0)}
 
 
-def _status(head: Mapping[str, Any], interrupts: Sequence[Interrupt], error: BaseException | None) -> RunStatus:
+def _status(
+    head: Mapping[str, Any],
+    counts: Mapping[str, JsonValue],
+    interrupts: Sequence[Interrupt],
+    error: BaseException | None,
+) -> RunStatus:
     over = head.get("status") == "completed"
     if isinstance(error, CanceledError):
         return "completed" if over else "canceled"
-    if interrupts or (isinstance(error, RefusedError) and head.get("questions")):
+    open_ones = (head.get("questions") or head.get("waits")) if isinstance(error, RefusedError) else False
+    if interrupts or open_ones or (error is None and counts.get("waits")):
         return "suspended"  # a drive that was refused before it came there leaves the questions open
     return "completed" if error is None or over else "failed"

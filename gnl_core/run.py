@@ -282,7 +282,7 @@ class Plan:
             raise
         except BaseException as error:
             try:
-                tell(request.options.listener, _event_of(error, request.root))
+                tell(request.options.listener, event_of(error, request.root))
             finally:  # whatever a listener raises, the run is given back
                 open_ones = error.interrupts if isinstance(error, RefusedError | DoubtError) else ()
                 await close(admitted, beat, pending, counts=_counts(drive), interrupts=open_ones, error=error)
@@ -302,7 +302,8 @@ class Plan:
         return result
 
 
-def _event_of(error: BaseException, run_id: str) -> Event:
+def event_of(error: BaseException, run_id: str) -> Event:
+    """Return what listeners are told of what stopped a drive."""
     code, message = describe(error)
     detail = error.detail if isinstance(error, GnlError) else {}
     kind: EventKind = "blocked" if isinstance(error, RefusedError | DoubtError) else "error"

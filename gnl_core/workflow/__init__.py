@@ -1,0 +1,1 @@
+"""Durable workflows: plain functions whose steps are calls of the engine, under names of their author's."""
