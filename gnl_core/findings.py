@@ -97,7 +97,7 @@ class Findings:
         marker = await self.marker()
         value = marker.value if marker is not None else None
         occupied = marker is not None and not self.is_free(marker)
-        if marker is not None and isinstance(value, dict) and occupied and not await self._is_of_own_batch(marker):
+        if marker is not None and isinstance(value, dict) and occupied and not await self.is_of_own_batch(marker):
             return Prior(
                 origin="exact",
                 run_id=str(value.get("run", "")),
@@ -211,7 +211,7 @@ class Findings:
         value: Any = entry.value if entry is not None else None
         if entry is None or identity is None or not isinstance(value, dict) or self._is_of_this_request(value):
             return None
-        if self._is_old(entry.updated_at) or await self._is_of_own_batch(entry):
+        if self._is_old(entry.updated_at) or await self.is_of_own_batch(entry):
             return None
         return Prior(
             origin="channel",
@@ -234,15 +234,18 @@ class Findings:
         _, part = keys.split_run_id(run)
         return keys.tool(self._call.root, part, *place) in self._request.rows
 
-    async def _is_of_own_batch(self, row: Entry) -> bool:
+    async def is_of_own_batch(self, row: Entry | None) -> bool:
         """Whether another item of this call's own batch wrote a row of earlier work, and its run is still there.
 
         A batch says itself what its items are, so they are no repeats of each other. An item whose run was erased is no
         item of what is run now, though the ids are the same: its row is older than the run that has its id today.
         """
-        value, batch = row.value, keys.batch_of(self._call.root)
+        batch = keys.batch_of(self._call.root)
+        if batch is None or row is None:
+            return False
+        value = row.value
         root = keys.split_run_id(str(value.get("run", "")))[0] if isinstance(value, dict) else ""
-        if batch is None or root == self._call.root or keys.batch_of(root) != batch:
+        if root == self._call.root or keys.batch_of(root) != batch:
             return False
         began = await get(self._request.journal, keys.input_of(root))
         return began is not None and began.version < row.version  # versions only grow, and none is used again
