@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gnl_core.agents import AgentOptions as AgentOptions
     from gnl_core.agents import Gnl as Gnl
+    from gnl_core.agents import WorkflowOptions as WorkflowOptions
     from gnl_core.ambient import release_failed_claim as release_failed_claim
     from gnl_core.ambient import with_idempotency as with_idempotency
     from gnl_core.approvals import Answer as Answer
     from gnl_core.approvals import Approval as Approval
     from gnl_core.approvals import Interrupt as Interrupt
+    from gnl_core.batch import Batch as Batch
+    from gnl_core.batch import create_batch as create_batch
+    from gnl_core.batch_plan import BatchPlan as BatchPlan
+    from gnl_core.batch_plan import PlanItem as PlanItem
+    from gnl_core.batch_report import BatchReport as BatchReport
+    from gnl_core.batch_report import BatchView as BatchView
+    from gnl_core.batch_report import ItemReport as ItemReport
+    from gnl_core.batch_report import read_batch as read_batch
     from gnl_core.canonical import args_hash as args_hash
     from gnl_core.canonical import canonical_json as canonical_json
     from gnl_core.codec import decode as decode
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from gnl_core.erasure import purge_organization as purge_organization
     from gnl_core.erasure import purge_run as purge_run
     from gnl_core.erasure import purge_thread as purge_thread
+    from gnl_core.erasure_batch import purge_batch as purge_batch
     from gnl_core.erasure_person import purge_resource as purge_resource
     from gnl_core.errors import AlreadyDecidedError as AlreadyDecidedError
     from gnl_core.errors import ApprovalRequiredError as ApprovalRequiredError
@@ -145,11 +155,22 @@ if TYPE_CHECKING:
     from gnl_core.views import list_runs as list_runs
     from gnl_core.views import read_run as read_run
     from gnl_core.work import derived_run_id as derived_run_id
+    from gnl_core.workflow.flow import Flow as Flow
+    from gnl_core.workflow.results import StepOutcome as StepOutcome
+    from gnl_core.workflow.results import Wait as Wait
+    from gnl_core.workflow.results import WorkflowResult as WorkflowResult
+    from gnl_core.workflow.run import run_workflow as run_workflow
+    from gnl_core.workflow.run import run_workflow_sync as run_workflow_sync
+    from gnl_core.workflow.sending import send_to_workflow as send_to_workflow
+    from gnl_core.workflow.sending import send_to_workflow_sync as send_to_workflow_sync
 
 _HOMES = {
-    "gnl_core.agents": ("AgentOptions", "Gnl"),
+    "gnl_core.agents": ("AgentOptions", "Gnl", "WorkflowOptions"),
     "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
     "gnl_core.approvals": ("Answer", "Approval", "Interrupt"),
+    "gnl_core.batch": ("Batch", "create_batch"),
+    "gnl_core.batch_plan": ("BatchPlan", "PlanItem"),
+    "gnl_core.batch_report": ("BatchReport", "BatchView", "ItemReport", "read_batch"),
     "gnl_core.canonical": ("args_hash", "canonical_json"),
     "gnl_core.codec": ("decode", "encode"),
     "gnl_core.compensate": ("compensate_run",),
@@ -157,6 +178,7 @@ _HOMES = {
     "gnl_core.context": ("Context", "current_context"),
     "gnl_core.decisions": ("decide", "list_interrupts"),
     "gnl_core.erasure": ("Purged", "purge_cross_run", "purge_organization", "purge_run", "purge_thread"),
+    "gnl_core.erasure_batch": ("purge_batch",),
     "gnl_core.erasure_person": ("purge_resource",),
     "gnl_core.errors": (
         "AlreadyDecidedError",
@@ -254,6 +276,10 @@ _HOMES = {
     "gnl_core.tools": ("Tool", "tool"),
     "gnl_core.views": ("RunSummary", "RunView", "count_runs_by_status", "list_runs", "read_run"),
     "gnl_core.work": ("derived_run_id",),
+    "gnl_core.workflow.flow": ("Flow",),
+    "gnl_core.workflow.results": ("StepOutcome", "Wait", "WorkflowResult"),
+    "gnl_core.workflow.run": ("run_workflow", "run_workflow_sync"),
+    "gnl_core.workflow.sending": ("send_to_workflow", "send_to_workflow_sync"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

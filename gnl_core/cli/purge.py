@@ -25,7 +25,7 @@ _force: Callable[[Command], Command] = click.option(
 
 @click.group()
 def purge() -> None:
-    """Erase a run, a conversation, a person, an organisation, or work recorded across runs, for good.
+    """Erase a run, a conversation, a batch, a person, an organisation, or work recorded across runs, for good.
 
     Without --yes nothing is deleted, and what would go is told. What is being driven is refused. An erasure that was
     broken off is ended by the same command.
@@ -60,6 +60,20 @@ def thread(*, thread_id: str, org: str | None, yes: bool, force: bool, db: Place
     from gnl_core.erasure import purge_thread  # noqa: PLC0415 - as above
 
     _do(db, org, as_json, yes, lambda journal: purge_thread(journal, thread_id, force=force, dry_run=not yes))
+
+
+@purge.command()
+@click.argument("batch_id", metavar="ID")
+@org_option
+@yes_option
+@_force
+@db_option
+@json_option
+def batch(*, batch_id: str, org: str | None, yes: bool, force: bool, db: Place, as_json: bool) -> None:
+    """Erase the batch ID: its items' runs, its report, its plan; what others know of its work stays."""
+    from gnl_core.erasure_batch import purge_batch  # noqa: PLC0415 - as above
+
+    _do(db, org, as_json, yes, lambda journal: purge_batch(journal, batch_id, force=force, dry_run=not yes))
 
 
 @purge.command()
