@@ -59,8 +59,9 @@ class PostgresStorage(Storage):
     No session is relied upon: there are no prepared statements, no session locks and no search path, so that a pooler
     in transaction mode may stand between. After a fork the child makes connections of its own; both sides may go on.
 
-    Every time in it is the server's. What was erased stays in dead rows until VACUUM, and in the write-ahead log until
-    that is recycled or, if it is archived, for as long as the archive is kept.
+    Every time in it is the server's. The bytes of what was erased stay in the tables' files until they are written over
+    or VACUUM FULL writes the tables anew, and in the write-ahead log until that is recycled or, if it is archived, for
+    as long as the archive is kept.
 
     A context manager, sync and async, that closes it.
 
