@@ -75,9 +75,9 @@ def text(results: dict[str, Any]) -> str:
         lines.append("")
     lines += [
         "CPU: of the contender's own process, a step; a server's is not in it.",
-        "Both record the model's answer and the tool's result of every step, in a commit each, and are asked after each",
-        "measurement whether they hold them all. gnl writes a claim of the effect beside the answer: three rows a step to",
-        "dbos's two, and only gnl's say that an effect was begun. Beginning and ending a run are in the throughput.",
+        "Both record the model's answer and the tool's result of every step, in a commit each, and are asked after",
+        "each measurement whether they hold them all. gnl writes a claim of the effect beside the answer: three rows",
+        "a step to dbos's two, and only gnl's say that an effect was begun. A run's begin and end count, too.",
     ]
     lines += [f"left out: {name} ({why}); `make bench-load` installs it" for name, why in results["missing"].items()]
     return "\n".join(lines)

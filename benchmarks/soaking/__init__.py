@@ -1,0 +1,1 @@
+"""What soak.py has its processes do, and what it checks in the end."""
