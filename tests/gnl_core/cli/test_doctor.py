@@ -10,7 +10,6 @@ import pytest
 from gnl_core import keys
 from gnl_core.doctor_file import filesystem_of
 from gnl_core.journal import Delete, Put, new_batch
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.model.messages import TextPart, ToolCallPart
 
 
@@ -31,18 +30,29 @@ def insert(path, key, value="{}", *, row_format=1, codec=0):
     )
 
 
-@pytest.fixture
-def examine(gnl, book):
-    """Return the findings that are not ok, and the exit status."""
+def examining(gnl, book):
+    """Return what returns the exit status and the findings that are not ok."""
 
     def call():
-        ended = gnl("doctor", "--json", "--db", book.path)
+        ended = gnl("doctor", "--json", *book.db)
         findings = [finding for finding in ended.json["findings"] if finding["level"] not in ("ok", "note")]
         assert ended.json["faults"] + ended.json["waits"] == len(findings)
         assert all(finding["advice"] for finding in findings)
         return ended.code, findings
 
     return call
+
+
+@pytest.fixture
+def examine(gnl, book):
+    """Look at a file."""
+    return examining(gnl, book)
+
+
+@pytest.fixture
+def look(gnl, shelf):
+    """Look at a store of each kind."""
+    return examining(gnl, shelf)
 
 
 def test_a_sound_journal_needs_nothing(gnl, book, examine):
@@ -59,15 +69,15 @@ def test_a_sound_journal_needs_nothing(gnl, book, examine):
     assert ended.err == "0 faults, 0 things that wait\n"
 
 
-def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, book, examine):
-    book.write(
-        *book.head("waits", status="suspended", questions=1),
-        book.call("waits", "s0p0", status="suspended", question={"kind": "confirm", "reason": "w", "at": 1}),
-        *book.head("killed", status="running"),
-        book.dead_lock("killed"),
-        book.call("killed", "s0p0", status="running", attempts=1),
+def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, shelf, look):
+    shelf.write(
+        *shelf.head("waits", status="suspended", questions=1),
+        shelf.call("waits", "s0p0", status="suspended", question={"kind": "confirm", "reason": "w", "at": 1}),
+        *shelf.head("killed", status="running"),
+        shelf.dead_lock("killed"),
+        shelf.call("killed", "s0p0", status="running", attempts=1),
     )
-    code, findings = examine()
+    code, findings = look()
     assert code == 1
     assert {finding["check"]: finding["run_id"] for finding in findings} == {
         "runs.waiting": "waits",
@@ -80,31 +90,31 @@ def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, book, examine):
     assert "killed/s0p0/in_doubt/1" in by_check["runs.in_doubt"]["text"]
     assert "settle" in by_check["runs.in_doubt"]["advice"]
     assert "gnl runs resume killed" in by_check["runs.interrupted"]["advice"]
-    assert "locks.dead: the lock of run 'killed'" in gnl("doctor", "--db", book.path).out
+    assert "locks.dead: the lock of run 'killed'" in gnl("doctor", *shelf.db).out
 
 
-def test_s44_gaps_are_found(book, examine):
-    book.write(
-        *book.head("r", steps=2),
-        book.step("r", 0, ToolCallPart("s0p0", "pay", {"amount": 5})),
-        book.call("r", "s0p0"),
-        book.step("r", 1, TextPart("x"), add=[{"step": 0}, {"call": "s0p0"}]),
+def test_s44_gaps_are_found(shelf, look):
+    shelf.write(
+        *shelf.head("r", steps=2),
+        shelf.step("r", 0, ToolCallPart("s0p0", "pay", {"amount": 5})),
+        shelf.call("r", "s0p0"),
+        shelf.step("r", 1, TextPart("x"), add=[{"step": 0}, {"call": "s0p0"}]),
     )
-    assert examine() == (0, [])
-    book.write(Delete(keys.tool("r", keys.ROOT, 0, 0)))
-    code, findings = examine()
+    assert look() == (0, [])
+    shelf.write(Delete(keys.tool("r", keys.ROOT, 0, 0)))
+    code, findings = look()
     assert (code, [finding["check"] for finding in findings]) == (1, ["runs.gaps"])
     assert "call s0p0, whose record is missing" in findings[0]["text"]
 
 
-def test_gaps_of_sub_agents_are_found(book, examine):
+def test_gaps_of_sub_agents_are_found(shelf, look):
     child = keys.child_id("r", keys.ROOT, "s0p0")
-    book.write(
-        *book.head("r"),
-        *book.head("r", part=child, steps=2, parent={"run": "r", "call": "s0p0"}),
-        book.step("r", 0, TextPart("x"), part=child),
+    shelf.write(
+        *shelf.head("r"),
+        *shelf.head("r", part=child, steps=2, parent={"run": "r", "call": "s0p0"}),
+        shelf.step("r", 0, TextPart("x"), part=child),
     )
-    assert [(finding["check"], finding["run_id"]) for finding in examine()[1]] == [("runs.gaps", child)]
+    assert [(finding["check"], finding["run_id"]) for finding in look()[1]] == [("runs.gaps", child)]
 
 
 @pytest.mark.parametrize(
@@ -149,14 +159,14 @@ def test_many_faults_of_one_kind_are_counted(book, examine):
     assert texts[-1] == "5 more of these"
 
 
-def test_indexes_that_disagree_with_the_heads_are_named(book, examine):
-    book.write(*book.head("lost"), *book.head("stale"), *book.head("ghost"))
-    book.write(
+def test_indexes_that_disagree_with_the_heads_are_named(shelf, look):
+    shelf.write(*shelf.head("lost"), *shelf.head("stale"), *shelf.head("ghost"))
+    shelf.write(
         Delete(keys.index("status", "completed", 1_000, "lost")),
         Delete(keys.head("ghost")),
         Put(keys.head("stale"), {"f": 1, "status": "failed"}),
     )
-    texts = [finding["text"] for finding in examine()[1] if finding["check"] == "rows.indexes"]
+    texts = [finding["text"] for finding in look()[1] if finding["check"] == "rows.indexes"]
     assert texts == [
         "run 'ghost' is missing by its head and completed by the index of statuses",
         "run 'lost' is completed by its head and missing by the index of statuses",
@@ -164,19 +174,19 @@ def test_indexes_that_disagree_with_the_heads_are_named(book, examine):
     ]
 
 
-def test_a_fork_that_was_broken_off_is_named(book, examine):
+def test_a_fork_that_was_broken_off_is_named(shelf, look):
     head = {"f": 1, "status": "running", "forking": True, "forked_from": {"run": "r", "step": 1}}
-    book.write(*book.head("r"), Put(keys.head("half"), head))
-    assert [(finding["check"], finding["run_id"]) for finding in examine()[1]] == [("runs.forking", "half")]
+    shelf.write(*shelf.head("r"), Put(keys.head("half"), head))
+    assert [(finding["check"], finding["run_id"]) for finding in look()[1]] == [("runs.forking", "half")]
 
 
-def test_runs_of_organisations_are_looked_at_too(book, examine):
+def test_runs_of_organisations_are_looked_at_too(shelf, look):
     async def write():
-        async with SqliteStorage(book.path) as storage:
-            await storage.runs.scoped("acme").apply(book.head("r", steps=1), batch=new_batch())
+        async with shelf.open() as storage:
+            await storage.runs.scoped("acme").apply(shelf.head("r", steps=1), batch=new_batch())
 
     asyncio.run(write())
-    assert [(finding["check"], finding["org"]) for finding in examine()[1]] == [("runs.gaps", "acme")]
+    assert [(finding["check"], finding["org"]) for finding in look()[1]] == [("runs.gaps", "acme")]
 
 
 def test_a_damaged_file_is_told(gnl, book):

@@ -81,27 +81,27 @@ def test_each_kind_is_told_before_and_done(gnl, journal, names):
     assert gnl("runs", "list", "--db", journal, "--json").json["runs"][0]["run_id"] == "r-10"
 
 
-def test_a_driven_run_is_refused_unless_forced(gnl, book):
+def test_a_driven_run_is_refused_unless_forced(gnl, shelf):
     owner = new_owner()
     register(owner)
     try:
-        book.write(*book.head("r-1", status="running"), book.lock("r-1", owner))
-        refused = gnl("purge", "run", "r-1", "--db", book.path, "--yes")
+        shelf.write(*shelf.head("r-1", status="running"), shelf.lock("r-1", owner))
+        refused = gnl("purge", "run", "r-1", *shelf.db, "--yes")
         assert (refused.code, "being driven" in refused.err) == (2, True)
-        assert gnl("purge", "run", "r-1", "--db", book.path, "--yes", "--force").code == 0
-        assert gnl("runs", "list", "--db", book.path, "--json").json["runs"] == []
+        assert gnl("purge", "run", "r-1", *shelf.db, "--yes", "--force").code == 0
+        assert gnl("runs", "list", *shelf.db, "--json").json["runs"] == []
     finally:
         unregister(owner)
 
 
-def test_a_sweep_tells_what_it_would_delete_and_why_it_keeps(gnl, book):
-    book.write(*book.head("old"), *book.head("waits", status="suspended"))
-    told = gnl("sweep", "runs", "--older-than", "0s", "--db", book.path)
+def test_a_sweep_tells_what_it_would_delete_and_why_it_keeps(gnl, shelf):
+    shelf.write(*shelf.head("old"), *shelf.head("waits", status="suspended"))
+    told = gnl("sweep", "runs", "--older-than", "0s", *shelf.db)
     assert (told.code, "2 runs looked at, 1 would be deleted" in told.out) == (0, True)
     assert "1 kept: they wait for a person's answer" in told.out
-    done = gnl("sweep", "runs", "--older-than", "0s", "--tombstones", "--db", book.path, "--json", "--yes").json
+    done = gnl("sweep", "runs", "--older-than", "0s", "--tombstones", *shelf.db, "--json", "--yes").json
     assert (done["purged"], done["tombstones"], done["kept_suspended"]) == (1, 1, 1)
-    done = gnl("sweep", "runs", "--older-than", "0s", "--suspended-ttl", "0ms", "--db", book.path, "--json", "--yes")
+    done = gnl("sweep", "runs", "--older-than", "0s", "--suspended-ttl", "0ms", *shelf.db, "--json", "--yes")
     assert done.json["purged"] == 1
 
 
@@ -122,14 +122,14 @@ def test_an_age_that_is_none_is_refused(gnl, journal, age):
 # Doctor --------------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, book):
+def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, shelf):
     half = {"erasing": True, "agent": "shop"}
-    book.write(*book.head("half", **half), *book.head("sound"), book.call("gone", "s0p0"))
-    book.write(Put(keys.marker(keys.thread_scope("t"), "pay", "ab"), {"f": 1, "run": "x", "call": "s0p0"}))
-    book.write(
+    shelf.write(*shelf.head("half", **half), *shelf.head("sound"), shelf.call("gone", "s0p0"))
+    shelf.write(Put(keys.marker(keys.thread_scope("t"), "pay", "ab"), {"f": 1, "run": "x", "call": "s0p0"}))
+    shelf.write(
         Put(keys.erased_org("a"), {"f": 1, "state": "begun"}), Put(keys.erased_org("b"), {"f": 1, "state": "done"})
     )
-    found = {(one["check"], one["org"]): one for one in gnl("doctor", "--db", book.path, "--json").json["findings"]}
+    found = {(one["check"], one["org"]): one for one in gnl("doctor", *shelf.db, "--json").json["findings"]}
     assert found["erasure.leftovers", ""]["text"] == (
         "1 runs are half erased; rows of 1 runs stand without their head: 'half', 'gone'"
     )
@@ -137,6 +137,6 @@ def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, bo
     assert found["erasure.leftovers", "a"]["advice"] == "end it: gnl purge org a --yes"
     assert ("erasure.leftovers", "b") not in found
     for names in (("run", "half"), ("run", "gone"), ("thread", "t"), ("org", "a")):
-        assert gnl("purge", *names, "--db", book.path, "--yes").code == 0
-    left = {one["check"] for one in gnl("doctor", "--db", book.path, "--json").json["findings"]}
+        assert gnl("purge", *names, *shelf.db, "--yes").code == 0
+    left = {one["check"] for one in gnl("doctor", *shelf.db, "--json").json["findings"]}
     assert not left & {"erasure.leftovers", "threads.orphans"}

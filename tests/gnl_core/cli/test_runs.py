@@ -20,32 +20,32 @@ def pay(call, amount=5):
 
 
 @pytest.fixture
-def filled(book):
+def filled(shelf):
     """A completed run, a suspended one, and one whose program was killed in a payment."""
     child = keys.child_id("waits", keys.ROOT, "s0p0")
-    book.write(
-        *book.head("done", at=1_000, agent="mail", thread="t1", resource="ayşe", steps=1, calls=1),
+    shelf.write(
+        *shelf.head("done", at=1_000, agent="mail", thread="t1", resource="ayşe", steps=1, calls=1),
         Put(keys.input_of("done"), {"f": 1, "messages": [{"role": "user", "content": "pay"}], "system": None}),
-        book.step("done", 0, TextPart("paid"), pay("s0p0")),
-        book.call("done", "s0p0", output={"id": "tr-1"}, attempts=1, settled_by="recover"),
-        *book.head("waits", at=2_000, status="suspended", agent="billing", questions=1),
-        book.step("waits", 0, pay("s0p0"), pay("s0p1")),
-        book.call("waits", "s0p0", side_effect=False, output="x"),
-        book.call("waits", "s0p1", status="suspended", question={"kind": "confirm", "reason": "why", "at": 9}),
-        *book.head("waits", part=child, parent={"run": "waits", "call": "s0p0"}),
-        *book.head("killed", at=3_000, status="running", agent="billing"),
-        book.dead_lock("killed"),
-        book.step("killed", 0, pay("s0p0", 7)),
-        book.call("killed", "s0p0", status="running", attempts=1),
+        shelf.step("done", 0, TextPart("paid"), pay("s0p0")),
+        shelf.call("done", "s0p0", output={"id": "tr-1"}, attempts=1, settled_by="recover"),
+        *shelf.head("waits", at=2_000, status="suspended", agent="billing", questions=1),
+        shelf.step("waits", 0, pay("s0p0"), pay("s0p1")),
+        shelf.call("waits", "s0p0", side_effect=False, output="x"),
+        shelf.call("waits", "s0p1", status="suspended", question={"kind": "confirm", "reason": "why", "at": 9}),
+        *shelf.head("waits", part=child, parent={"run": "waits", "call": "s0p0"}),
+        *shelf.head("killed", at=3_000, status="running", agent="billing"),
+        shelf.dead_lock("killed"),
+        shelf.step("killed", 0, pay("s0p0", 7)),
+        shelf.call("killed", "s0p0", status="running", attempts=1),
         Put(
             keys.incident("waits", keys.ROOT, "s0p1", "duplicate-guard", "suspend"), {"f": 1, "message": "seen before"}
         ),
     )
-    return book
+    return shelf
 
 
 def test_the_list_shows_the_newest_first_and_calls_in_doubt(gnl, filled):
-    ended = gnl("runs", "list", "--db", filled.path)
+    ended = gnl("runs", "list", *filled.db)
     assert ended.code == 0
     head, *lines = ended.out.splitlines()
     assert head.split() == ["STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "AGENT", "PERSON", "THREAD", "RUN"]
@@ -60,7 +60,7 @@ def test_the_list_shows_the_newest_first_and_calls_in_doubt(gnl, filled):
 
 
 def test_the_list_for_programs(gnl, filled):
-    ended = gnl("runs", "list", "--json", "--db", filled.path)
+    ended = gnl("runs", "list", "--json", *filled.db)
     assert ended.out.isascii()
     runs = ended.json["runs"]
     assert [(run["run_id"], run["status"]) for run in runs] == [
@@ -84,25 +84,25 @@ def test_the_list_for_programs(gnl, filled):
     ],
 )
 def test_filters(gnl, filled, options, expected):
-    ended = gnl("runs", "list", "--json", "--db", filled.path, *options)
+    ended = gnl("runs", "list", "--json", *filled.db, *options)
     assert [run["run_id"] for run in ended.json["runs"]] == expected
 
 
 def test_pages_follow_each_other(gnl, filled):
-    first = gnl("runs", "list", "--json", "--limit", "2", "--db", filled.path).json
-    second = gnl("runs", "list", "--json", "--limit", "2", "--cursor", first["cursor"], "--db", filled.path).json
+    first = gnl("runs", "list", "--json", "--limit", "2", *filled.db).json
+    second = gnl("runs", "list", "--json", "--limit", "2", "--cursor", first["cursor"], *filled.db).json
     assert [run["run_id"] for run in first["runs"] + second["runs"]] == ["killed", "waits", "done"]
     assert second["cursor"] is None
-    assert first["cursor"] in gnl("runs", "list", "--limit", "2", "--db", filled.path).err
+    assert first["cursor"] in gnl("runs", "list", "--limit", "2", *filled.db).err
 
 
 def test_an_empty_list_says_so(gnl, filled):
-    ended = gnl("runs", "list", "--agent", "nobody", "--db", filled.path)
+    ended = gnl("runs", "list", "--agent", "nobody", *filled.db)
     assert ended == (0, "", "no such run\n")
 
 
 def test_counts(gnl, filled):
-    assert gnl("runs", "count", "--json", "--db", filled.path).json == {
+    assert gnl("runs", "count", "--json", *filled.db).json == {
         "running": 0,
         "suspended": 1,
         "completed": 1,
@@ -111,20 +111,20 @@ def test_counts(gnl, filled):
         "interrupted": 1,
         "ready": 0,
     }
-    assert ["interrupted", "1"] in [line.split() for line in gnl("runs", "count", "--db", filled.path).out.splitlines()]
+    assert ["interrupted", "1"] in [line.split() for line in gnl("runs", "count", *filled.db).out.splitlines()]
 
 
 def test_one_run_is_shown(gnl, filled):
-    ended = gnl("runs", "show", "done", "--db", filled.path)
+    ended = gnl("runs", "show", "done", *filled.db)
     assert (ended.code, ended.err) == (0, "")
     assert "done: completed" in ended.out
     assert 's0p0 pay({"amount": 5}): succeeded, settled by recover' in ended.out
     assert 'returned: {"id": "tr-1"}' in ended.out
-    waits = gnl("runs", "show", "waits", "--db", filled.path).out
+    waits = gnl("runs", "show", "waits", *filled.db).out
     assert "asks waits/s0p1/confirm/0: why" in waits
     assert f"sub-agent {keys.child_id('waits', keys.ROOT, 's0p0')}: completed" in waits
     assert "incidents: 1" in waits
-    killed = gnl("runs", "show", "killed", "--json", "--db", filled.path).json
+    killed = gnl("runs", "show", "killed", "--json", *filled.db).json
     assert killed["model_steps"][0]["calls"][0]["in_doubt"] is True
     assert killed["open_questions"][0]["question"] == "killed/s0p0/in_doubt/1"
 
@@ -138,8 +138,8 @@ def test_a_long_output_is_cut_unless_all_of_it_is_asked_for(gnl, book):
         book.call("r", "s0p1", in_blob=True, blob=json.dumps(text).encode()),
     )
     brief, full = (
-        gnl("runs", "show", "r", "--db", book.path).out,
-        gnl("runs", "show", "r", "--full", "--db", book.path).out,
+        gnl("runs", "show", "r", *book.db).out,
+        gnl("runs", "show", "r", "--full", *book.db).out,
     )
     assert "y" * 200 + "… (500 characters)" in brief
     assert "over 64 KB, shown with --full" in brief
@@ -149,26 +149,26 @@ def test_a_long_output_is_cut_unless_all_of_it_is_asked_for(gnl, book):
 
 def test_s44_a_gap_is_shown_and_is_status_one(gnl, filled):
     filled.write(Delete(keys.model("done", keys.ROOT, 0)))
-    ended = gnl("runs", "show", "done", "--db", filled.path)
+    ended = gnl("runs", "show", "done", *filled.db)
     assert ended.code == 1
     assert "has a gap: model step 0 of 1 is missing" in ended.err
 
 
 def test_rows_that_cannot_be_read_are_told_and_are_status_one(gnl, filled):
     filled.write(Put(keys.head("done"), {"f": 7}))
-    ended = gnl("runs", "list", "--db", filled.path)
+    ended = gnl("runs", "list", *filled.db)
     assert ended.code == 1
     assert "format 7" in ended.err
     assert "killed" in ended.out
 
 
 def test_incidents(gnl, filled):
-    ended = gnl("incidents", "waits", "--json", "--db", filled.path)
+    ended = gnl("incidents", "waits", "--json", *filled.db)
     assert [(item["tool_call_id"], item["source"], item["message"]) for item in ended.json] == [
         ("s0p1", "duplicate-guard", "seen before")
     ]
-    assert "duplicate-guard/suspend  waits s0p1: seen before" in gnl("incidents", "--db", filled.path).out
-    assert gnl("incidents", "done", "--db", filled.path) == (0, "", "no incidents\n")
+    assert "duplicate-guard/suspend  waits s0p1: seen before" in gnl("incidents", *filled.db).out
+    assert gnl("incidents", "done", *filled.db) == (0, "", "no incidents\n")
 
 
 WRITER = """
@@ -200,12 +200,12 @@ def test_s89_looking_while_others_write_never_fails_nor_stops_them(gnl, book):
         assert writer.stdout.readline() == "ready\n"
         looks = 0
         while writer.poll() is None:
-            assert gnl("runs", "list", "--json", "--db", book.path).code == 0
-            assert gnl("runs", "show", "w0", "--json", "--db", book.path).code == 0
+            assert gnl("runs", "list", "--json", *book.db).code == 0
+            assert gnl("runs", "show", "w0", "--json", *book.db).code == 0
             looks += 1
         assert writer.returncode == 0
     assert looks > 0
-    assert gnl("runs", "count", "--json", "--db", book.path).json["completed"] == 400
+    assert gnl("runs", "count", "--json", *book.db).json["completed"] == 400
 
 
 def test_the_journal_of_a_program_that_was_killed_can_be_read_at_once(gnl, book):
@@ -215,15 +215,17 @@ def test_the_journal_of_a_program_that_was_killed_can_be_read_at_once(gnl, book)
     )
     assert ended.returncode == -signal.SIGKILL
     assert os.path.getsize(f"{book.path}-wal") > 0  # noqa: PTH202 - the log's name is no file of ours
-    assert gnl("runs", "count", "--json", "--db", book.path).json["completed"] == 5
+    assert gnl("runs", "count", "--json", *book.db).json["completed"] == 5
 
 
-def test_looking_changes_nothing_in_the_file(gnl, filled):
+def test_looking_changes_nothing_in_the_store(gnl, filled):
     def content():
+        if filled.options:
+            return filled.rows_and_versions()
         with closing(sqlite3.connect(filled.path)) as connection:
             return list(connection.iterdump())
 
     before = content()
     for command in (["runs", "list"], ["runs", "show", "killed"], ["runs", "count"], ["incidents"], ["doctor"]):
-        gnl(*command, "--db", filled.path)
+        gnl(*command, *filled.db)
     assert content() == before

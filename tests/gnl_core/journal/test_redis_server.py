@@ -71,7 +71,13 @@ async def test_a_server_that_does_not_tell_its_settings_is_used_with_a_warning(n
         assert "noeviction" in caplog.text
         assert storage.runs.capabilities == {"ordered", "blobs"}, "what is not known is not promised"
         findings = await storage.durability_report()
-        assert {finding.setting for finding in findings} == {"maxmemory-policy", "appendonly", "appendfsync", "role"}
+        assert {finding.setting for finding in findings} == {
+            "server_version",
+            "maxmemory-policy",
+            "appendonly",
+            "appendfsync",
+            "role",
+        }
         assert {finding.level for finding in findings} == {"note"}
 
 
