@@ -1,11 +1,11 @@
-"""Named agents over one journal: work is named, and the same work is one run, whoever asks for it."""
+"""Named agents and workflows over one journal: work is named, and the same work is one run, whoever asks for it."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Required, Unpack
+from typing import TYPE_CHECKING, Any, Required, Unpack
 
 from gnl_core import keys
 from gnl_core.composable import NoModel
@@ -20,6 +20,20 @@ from gnl_core.run_options import DriveOptions, Messages, check_listener
 from gnl_core.stream import DurableStream, OnBlocked, open_stream
 from gnl_core.sync import SyncStream, outside
 from gnl_core.work import Work, WorkScope, check_scope, name_work
+from gnl_core.workflow.options import (
+    Call,
+    Workflow,
+    WorkflowCallOptions,
+    WorkflowHoldOptions,
+    check_held,
+    check_options,
+    held,
+    plan,
+)
+from gnl_core.workflow.run import drive
+
+if TYPE_CHECKING:
+    from gnl_core.workflow.results import WorkflowResult
 
 
 class AgentOptions(DriveOptions, total=False):
@@ -30,6 +44,16 @@ class AgentOptions(DriveOptions, total=False):
     """
 
     model: Required[ModelLike]
+    work_scope: WorkScope
+
+
+class WorkflowOptions(WorkflowHoldOptions, total=False):
+    """What a workflow is: its function, and any option of `run_workflow` that holds for all of its runs.
+
+    `approvals` and `actor` belong to a call and are refused here. `work_scope` is as an agent's.
+    """
+
+    workflow: Required[Workflow]
     work_scope: WorkScope
 
 
@@ -44,44 +68,49 @@ class CallOptions(DriveOptions, total=False):
 
 
 class Gnl:
-    """Agents by name, over one journal.
+    """Agents and workflows by name, over one journal.
 
     A call names its work by `work_key`, or a run by `run_id`. The same work again: while it runs, `RunBusyError` says
     when to come back; once it has ended, the recorded answer is replayed and no model is asked; after a failure it goes
     on. A work key stays that work for as long as its run is in the journal, and goes to the newest execution of work
     that was rolled over (`rollover`); a run id goes to exactly that run. The key stands in the run's record and in
     refusals: keep secrets out of it. The name of the agent is part of the identity: an agent with another name does
-    other work.
+    other work, and so does a workflow of the same name.
 
-    Options are merged from the preset, those given here, the agent's, and the call's: the later wins, limits field by
-    field. A run keeps the limits that it began under, unless a call passes limits itself.
+    Options are merged from the preset, those given here, the agent's or the workflow's, and the call's: the later wins,
+    limits field by field. A run keeps the limits that it began under, unless a call passes limits itself.
     """
 
     def __init__(
         self,
         journal: Journal,
         *,
-        agents: Mapping[str, AgentOptions],
+        agents: Mapping[str, AgentOptions] | None = None,
+        workflows: Mapping[str, Workflow | WorkflowOptions] | None = None,
         preset: Preset | None = None,
         **shared: Unpack[DriveOptions],
     ) -> None:
-        """Name the agents.
+        """Name the agents and the workflows.
 
         Args:
             journal: Where their runs live.
             agents: By name, each a mapping as `AgentOptions`.
+            workflows: By name, each an async function, or a mapping as `WorkflowOptions`.
             preset: 'critical', 'assistant' or 'headless': see `gnl_core.presets`.
-            **shared: Options for every agent.
+            **shared: Options for every agent; a workflow takes those of them that it has.
 
         Raises:
-            ConfigError: An option that cannot be, naming the agent; or an agent without a model.
+            ConfigError: An option that cannot be, naming the agent or the workflow; or an agent without a model.
             IdInvalidError: A name that may not become part of a key.
             ToolDeclarationError: A tool that cannot be used, or that says too little about itself for the tool policy.
         """
         self.journal = journal
         base = layered(expand_preset(preset), shared)
         _check_names("Gnl", shared, DriveOptions.__annotations__.keys() - _OF_A_CALL)
-        self._agents = {name: self._read(name, options, base) for name, options in _mapping("agents", agents).items()}
+        agents = {} if agents is None and workflows is not None else _mapping("agents", agents)
+        self._agents = {name: self._read(name, options, base) for name, options in agents.items()}
+        workflows = {} if workflows is None else _mapping("workflows", workflows)
+        self._workflows = {name: self._read_workflow(name, given, held(base)) for name, given in workflows.items()}
 
     def _read(self, name: str, options: object, base: Mapping[str, Any]) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
         keys.check_id("the name of an agent", name)
@@ -94,6 +123,19 @@ class Gnl:
         model: ModelLike = merged.pop("model")
         make_plan(run_id="any", journal=self.journal, model=NoModel(), **merged)  # what cannot work is told at once
         return model, scope, merged
+
+    def _read_workflow(
+        self, name: str, options: object, base: Mapping[str, Any]
+    ) -> tuple[Workflow, WorkScope, dict[str, Any]]:
+        given = {"workflow": options} if callable(options) else _mapping(f"workflow {name!r}", options)
+        _check_names(f"workflow {name!r}", given, WorkflowOptions.__annotations__.keys() - _OF_A_CALL)
+        if given.get("workflow") is None:
+            raise ConfigError(f"workflow {name!r} has no function; give it, or {{'workflow': …}} with its options")
+        merged = layered(base, given)
+        scope = check_scope(merged.pop("work_scope", "resource"))
+        function: Workflow = merged.pop("workflow")
+        check_held(self.journal, name, function, merged)  # what cannot work is told at once
+        return function, scope, merged
 
     async def run(
         self, agent: str, *, work_key: str | None = None, run_id: str | None = None, **options: Unpack[CallOptions]
@@ -206,6 +248,67 @@ class Gnl:
         outside("stream")
         return SyncStream(self.stream(agent, work_key=work_key, run_id=run_id, on_blocked=on_blocked, **options))
 
+    async def run_workflow(
+        self,
+        workflow: str,
+        *,
+        work_key: str | None = None,
+        run_id: str | None = None,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as `run_workflow`'s
+        send: Mapping[str, Any] | None = None,
+        **options: Unpack[WorkflowCallOptions],
+    ) -> WorkflowResult:
+        """Do a piece of work by a workflow, go on with it, or give its recorded result.
+
+        Args:
+            workflow: Name of the workflow.
+            work_key: As for `run`.
+            run_id: As for `run`; without either the run is anonymous, and a warning says so.
+            input: What it works on, by name; None goes on with what the run began with.
+            send: What is sent to waits of the run, by their names.
+            **options: Every other option of `run_workflow` but `name`, `work_scope` and `preset`.
+
+        Raises:
+            ConfigError: No such workflow.
+            GnlError: As `run_workflow`.
+        """
+        if workflow not in list(self._workflows):
+            names = ", ".join(map(repr, self._workflows)) or "none"
+            raise ConfigError(f"there is no workflow {workflow!r}; there are: {names}")
+        function, scope, base = self._workflows[workflow]
+        call = Call(
+            function=function,
+            name=workflow,
+            work_key=work_key,
+            run_id=run_id,
+            work_scope=scope,
+            input=input,
+            send=send,
+            explicit_limits=options.get("limits") is not None,
+        )
+        return await drive(await plan(self.journal, call, check_options(layered(base, options))))
+
+    def run_workflow_sync(
+        self,
+        workflow: str,
+        *,
+        work_key: str | None = None,
+        run_id: str | None = None,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        send: Mapping[str, Any] | None = None,
+        **options: Unpack[WorkflowCallOptions],
+    ) -> WorkflowResult:
+        """Do as `run_workflow` without `await`, for scripts.
+
+        Raises:
+            SyncInsideLoopError: An event loop runs in this thread: await `run_workflow` there.
+            GnlError: As `run_workflow`.
+        """
+        outside("run_workflow")
+        return asyncio.run(
+            self.run_workflow(workflow, work_key=work_key, run_id=run_id, input=input, send=send, **options)
+        )
+
     async def rollover(
         self, agent: str, *, work_key: str | None = None, run_id: str | None = None, resource_id: str | None = None
     ) -> str:
@@ -269,7 +372,7 @@ class Gnl:
 
     def _agent(self, name: str) -> tuple[ModelLike, WorkScope, dict[str, Any]]:
         if name not in list(self._agents):
-            raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(map(repr, self._agents))}")
+            raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(map(repr, self._agents)) or 'none'}")
         return self._agents[name]
 
     def _addressed(

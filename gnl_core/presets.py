@@ -12,8 +12,10 @@ headless       nobody can answer: deletions and notifications that repeat are le
                APIs run, everything else stops the run with an error
 =============  ======================================================================================================
 
-A preset covers `Gnl.run`, `Gnl.stream` and `Gnl.resume`, the only doors there are: workflows do not exist yet, and
-`run_durable` takes the same options one by one. What is given beside a preset wins, option by option.
+A preset covers `Gnl.run`, `Gnl.stream`, `Gnl.resume` and `Gnl.run_workflow`, and `run_workflow` itself; `run_durable`
+takes the same options one by one. A workflow leaves out what only models read (replay_disclosure). Under 'critical' its
+run needs a name (work_key or run_id), and each step that acts on the world `recover`. What is given
+beside a preset wins, option by option.
 """
 
 from __future__ import annotations

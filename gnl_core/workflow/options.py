@@ -18,6 +18,7 @@ from gnl_core.door import Door
 from gnl_core.errors import ConfigError, NotCanonicalError
 from gnl_core.journal import get
 from gnl_core.journal.port import Journal, JsonValue
+from gnl_core.rollover import newest_execution
 from gnl_core.run import make_plan
 from gnl_core.run_options import DriveOptions, HoldOptions
 from gnl_core.tools import ToolPolicy, check_tool_policy
@@ -45,10 +46,7 @@ class WorkflowCallOptions(WorkflowHoldOptions, total=False):
     channel: str | None
 
 
-HOLD_NAMES = frozenset(WorkflowHoldOptions.__annotations__)
-AGENTS_ONLY = frozenset(DriveOptions.__annotations__) - HOLD_NAMES
-"""Options that mean something to agents alone; where they are shared, a workflow leaves them out."""
-
+_AGENTS_ONLY = frozenset(DriveOptions.__annotations__) - frozenset(WorkflowHoldOptions.__annotations__)
 _counter = itertools.count(1)
 
 
@@ -96,6 +94,37 @@ class Call:
     explicit_limits: bool
 
 
+def held(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return shared options without those that mean something to agents alone: tools, a system prompt, and so on."""
+    return {name: value for name, value in options.items() if name not in _AGENTS_ONLY}
+
+
+def check_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse options that no workflow has.
+
+    Raises:
+        TypeError: Naming the first.
+    """
+    known = WorkflowCallOptions.__annotations__.keys()
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r} of a workflow; there are: {', '.join(sorted(known))}")
+    return given
+
+
+def check_held(journal: Journal, name: str, function: object, options: Mapping[str, Any]) -> None:
+    """Refuse a workflow that cannot work, before anybody calls it.
+
+    Raises:
+        ConfigError: It is no workflow, or an option of it cannot be.
+        IdInvalidError: Its name may not become part of a key.
+    """
+    check_workflow(function, name)
+    check_tool_policy({}, options.get("tool_policy"))
+    given = {option: value for option, value in options.items() if option != "tool_policy"}
+    make_plan(run_id="any", journal=journal, model=NoModel(), messages=[], door=_DOOR, **given)
+
+
 async def plan(journal: Journal, call: Call, options: Mapping[str, Any]) -> WorkflowPlan:
     """Check a call before anything is written.
 
@@ -113,6 +142,8 @@ async def plan(journal: Journal, call: Call, options: Mapping[str, Any]) -> Work
     agent = f"wf:{call.name}"
     # The ids are checked before the store is asked for them.
     make_plan(run_id=run_id, journal=journal, model=NoModel(), messages=[], door=_DOOR, agent=agent, **given)
+    if work is not None:
+        run_id = await newest_execution(journal, run_id)
     job = await _job(journal, run_id, call)
     made = make_plan(
         run_id=run_id,

@@ -23,12 +23,13 @@ from gnl_core.work import check_scope
 from gnl_core.workflow.course import Course
 from gnl_core.workflow.flow import Flow
 from gnl_core.workflow.options import (
-    AGENTS_ONLY,
     Call,
     Workflow,
     WorkflowCallOptions,
     WorkflowPlan,
     arguments_of,
+    check_options,
+    held,
     name_of,
     plan,
 )
@@ -92,9 +93,7 @@ async def run_workflow(
         GnlError: As `run_durable` when it admits a run, and as its calls.
         Exception: What the function raised.
     """
-    given = layered(expand_preset(preset), options)
-    if preset is not None:
-        given = {option: value for option, value in given.items() if option not in AGENTS_ONLY or option in options}
+    given = layered(held(expand_preset(preset)), options)
     call = Call(
         function=workflow,
         name=name_of(workflow) if name is None else name,
@@ -103,7 +102,7 @@ async def run_workflow(
         work_scope=check_scope(work_scope),
         input=input,
         send=send,
-        explicit_limits=given.get("limits") is not None,
+        explicit_limits=options.get("limits") is not None,
     )
     return await drive(await plan(journal, call, check_options(given)))
 
@@ -142,19 +141,6 @@ def run_workflow_sync(
             **options,
         )
     )
-
-
-def check_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Refuse options that no workflow has.
-
-    Raises:
-        TypeError: Naming the first.
-    """
-    unknown = sorted(given.keys() - WorkflowCallOptions.__annotations__.keys())
-    if unknown:
-        known = ", ".join(sorted(WorkflowCallOptions.__annotations__))
-        raise TypeError(f"there is no option {unknown[0]!r} of a workflow; there are: {known}")
-    return given
 
 
 # The drive ---------------------------------------------------------------------------------------------------------
