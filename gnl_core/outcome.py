@@ -95,7 +95,8 @@ def index_keys(root: str, head: Mapping[str, JsonValue]) -> list[tuple[str, ...]
     if isinstance(work_key, str):
         found.append(("work", work_key_hash(work_key)))
     first = keys.derived_base(root)
-    if first is not None and first != root and isinstance(head.get("follows"), str):
+    named = isinstance(work_key, str) or isinstance(head.get("follows"), str)
+    if first is not None and first != root and named:
         # Whoever names the work finds its newest execution by this, whether or not the earlier ones are still there.
         found.append(("exec", first))
     return [keys.index(name, value, at if isinstance(at, int) else 0, root) for name, value in found]

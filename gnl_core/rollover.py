@@ -91,9 +91,10 @@ async def rollover_run(
 
 
 async def newest_execution(journal: Journal, run_id: str) -> str:
-    """Return the id of the newest execution of named work that is in the journal, whoever rolled it over.
+    """Return the id of the newest execution of named work, whoever rolled it over.
 
-    It is looked up in an index, and not by following one run to the next: the earlier ones may have been swept.
+    It is looked up in an index, and not by following one run to the next: the earlier ones may have been swept. Where
+    the newest one was swept itself and an earlier one was not, that one still names it.
 
     Args:
         journal: The store.
@@ -107,7 +108,14 @@ async def newest_execution(journal: Journal, run_id: str) -> str:
         first, other = keys.execution_of(entry.key[4]) if len(entry.key) == 5 else ("", 0)
         if first == run_id and other > number:
             newest, number = entry.key[4], other
-    return newest
+    while True:
+        marker = await get(journal, keys.rollover(newest))
+        follower = marker.value.get("next") if marker is not None and isinstance(marker.value, dict) else None
+        if not isinstance(follower, str) or keys.execution_of(follower)[0] != run_id:
+            return newest
+        if keys.execution_of(follower)[1] <= number:  # each leads to a later one, so that this ends
+            return newest
+        newest, number = follower, keys.execution_of(follower)[1]
 
 
 def _check_whose(rows: Mapping[Key, Entry], root: str, agent: str | None, resource_id: str | None) -> None:

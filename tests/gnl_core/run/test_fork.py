@@ -6,6 +6,7 @@ import pytest
 
 from gnl_core import (
     Context,
+    Gnl,
     RunLimits,
     agent_tool,
     compensate_run,
@@ -13,6 +14,7 @@ from gnl_core import (
     fork_run,
     keys,
     list_interrupts,
+    list_runs,
     run_durable,
     tool,
 )
@@ -24,12 +26,14 @@ from gnl_core.errors import (
     RunBusyError,
     RunExistsError,
     RunNotFoundError,
+    RunSweptError,
     StoreUnavailableError,
     TaintedSideEffectError,
 )
 from gnl_core.journal import get
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
+from gnl_core.work import derived_run_id
 
 TURNS = [[("charge", {"order": 1})], [("charge", {"order": 2})], [("charge", {"order": 3})], "Done."]
 
@@ -218,6 +222,62 @@ async def test_refusals(journal, effects):
             await fork_run(journal=journal, run_id="r", step=1, new_run_id=new)
     with pytest.raises(ChildRunError, match="'r'"):
         await fork_run(journal=journal, run_id="agent:r:0123456789abcdef", step=1, new_run_id="f")
+    assert await get(journal, keys.head("f")) is None
+
+
+async def test_a_fork_does_not_claim_to_be_the_work_that_its_source_is(journal, effects):
+    gnl = Gnl(journal, agents={"billing": {"model": ScriptedModel(TURNS), "tools": [charging(effects)]}})
+    work = {"work_key": "april", "resource_id": "ann", "prompt": "Go."}
+    source = (await gnl.run("billing", **work)).run_id
+    frozen = (await get(journal, keys.input_of(source))).value
+    for new in ("f", f"{source}#fork-1"):
+        await fork_run(journal=journal, run_id=source, step=1, new_run_id=new)
+        copied = (await get(journal, keys.input_of(new))).value
+        assert copied == {name: frozen[name] for name in frozen if name != "work"}
+        head = (await get(journal, keys.head(new))).value
+        assert (head.get("work_key"), head["forked_from"]) == (None, {"run": source, "step": 1})
+    assert [run.run_id for run in (await list_runs(journal, work_key="april")).runs] == [source]
+    assert (await gnl.run("billing", **work)).run_id == source
+    assert effects.count() == 3
+
+
+async def test_a_fork_takes_no_name_that_a_work_key_gives(journal, effects):
+    charge = charging(effects)
+    april, may = (derived_run_id("agent:billing", "resource", "ann", month) for month in ("april", "may"))
+    await finished(journal, [charge], run_id=april)
+    await finished(journal, [charge], run_id="r")
+    for source, new in (
+        ("r", may),
+        ("r", f"{may}#fork-1"),
+        (april, may),
+        (april, f"{may}#fork-1"),
+        (april, f"{april}#2"),
+        (april, f"{april}#replay-0"),
+    ):
+        with pytest.raises(IdInvalidError, match="work key"):
+            await fork_run(journal=journal, run_id=source, step=1, new_run_id=new)
+        assert await get(journal, keys.head(new)) is None
+    for new in (f"{april}#fork-1", f"{april}#fork-2", "f"):
+        assert await fork_run(journal=journal, run_id=april, step=1, new_run_id=new) == new
+
+
+async def test_a_fork_is_not_made_where_a_run_was_swept(journal, rows, effects):
+    await finished(journal, [charging(effects)])
+    await rows.put(keys.swept("f"), {"f": 1, "at": 1})
+    before = await rows.values()
+    with pytest.raises(RunSweptError, match="'f'"):
+        await fork_run(journal=journal, run_id="r", step=1, new_run_id="f")
+    assert await rows.values() == before
+
+
+@pytest.mark.parametrize(("kind", "words"), [("workflow", "workflow"), ("item", "item of a batch"), ("other", "agent")])
+async def test_only_an_agents_run_is_forked(journal, rows, effects, kind, words):
+    await finished(journal, [charging(effects)])
+    frozen = (await get(journal, keys.input_of("r"))).value
+    await rows.put(keys.input_of("r"), {**frozen, "kind": kind, "job": {"order": 1}})
+    with pytest.raises(ForkRefusedError, match=words) as refused:
+        await fork_run(journal=journal, run_id="r", step=0, new_run_id="f")
+    assert refused.value.detail["kind"] == kind
     assert await get(journal, keys.head("f")) is None
 
 

@@ -27,6 +27,7 @@ from gnl_core import (
     read_run,
     resume_run,
     rollover_run,
+    rollover_run_sync,
     run_durable,
     sweep_runs,
     tool,
@@ -131,17 +132,17 @@ async def test_a_second_call_returns_the_same_new_run(journal, rows, effects):
 async def test_two_at_once_get_one_new_run(journal, rows, effects):
     await done(journal, effects)
     assert set(await asyncio.gather(*[rollover_run(journal, "r") for _ in range(8)])) == {"r@2"}
-    assert [key for key in await rows.all(("run",)) if key.endswith("/head")] == [
+    assert {key for key in await rows.all(("run",)) if key.endswith("/head")} == {
         "run/r/~/head",
         keys.encode(keys.head("r@2")),
-    ]
+    }
 
 
 async def test_processes_at_once_get_one_new_run(common, effects):
     async with common.open() as storage:
         await done(storage.runs, effects)
     program = f"""
-        import asyncio, sys
+        import asyncio, gnl_core, sys
         from gnl_core import rollover_run
 
         async def main():
@@ -278,8 +279,10 @@ async def test_a_run_with_a_call_in_doubt_is_refused_until_it_is_settled(journal
         raise ConnectionError("reset")
 
     drive = {"journal": journal, "model": ScriptedModel(ONE), "tools": [charge]}
+    assert (await run_durable(run_id="r", **drive, prompt="Go.")).text == "Done."
+    with pytest.raises(RolloverRefusedError, match="nobody knows"):  # it is over, and not settled for all that
+        await rollover_run(journal, "r")
     with pytest.raises(SideEffectRetryBlockedError):
-        await run_durable(run_id="r", **drive, prompt="Go.")
         await resume_run(run_id="r", **drive)
     with pytest.raises(RolloverRefusedError, match="nobody knows") as refused:
         await rollover_run(journal, "r")
@@ -298,11 +301,12 @@ async def test_a_call_in_doubt_of_a_sub_agent_refuses_too(journal, effects):
         effects.fire("charge", f"order-{order}")
         raise ConnectionError("reset")
 
-    clerk = agent_tool("clerk", description="Charge it.", model=ScriptedModel(ONE), tools=[charge])
-    turns = [[("clerk", {"prompt": "Charge it."})], "Done."]
+    clerk = agent_tool(name="clerk", description="Charge it.", model=ScriptedModel(ONE), tools=[charge])
+    turns = [[("clerk", {"task": "Charge it."})], "Done."]
+    drive = {"run_id": "r", "journal": journal, "model": ScriptedModel(turns), "tools": [clerk]}
+    await run_durable(**drive, prompt="Go.")
     with pytest.raises(SideEffectRetryBlockedError):
-        for _ in range(2):
-            await run_durable(run_id="r", journal=journal, model=ScriptedModel(turns), tools=[clerk], prompt="Go.")
+        await resume_run(**drive)
     child = keys.child_id("r", keys.ROOT, "s0p0")
     with pytest.raises(RolloverRefusedError) as refused:
         await rollover_run(journal, "r")
@@ -312,8 +316,8 @@ async def test_a_call_in_doubt_of_a_sub_agent_refuses_too(journal, effects):
 
 
 KILLED = """
-    import asyncio, os
-    from gnl_core import Context, run_durable, tool
+    import asyncio, gnl_core, os
+    from gnl_core import run_durable, tool
     from gnl_core.testing.scripted import ScriptedModel
 
     @tool(side_effect={side_effect})
@@ -360,10 +364,11 @@ async def test_effects_that_are_being_undone_are_refused_while_one_undoing_is_in
         await rollover_run(journal, "r")
     assert refused.value.detail["why"] == "undoing"
     broken.clear()
-    await compensate_run(journal=journal, run_id="r", tools=[charge], settle={"s0p0": False})
+    await compensate_run(journal=journal, run_id="r", tools=[charge], settle={"r/s0p0": False})
     assert effects.counts() == {"charge order-1": 1, "refund order-1": 1}
     assert await rollover_run(journal, "r") == "r@2"
-    assert (await resumed(journal, effects, "r@2")).text == "Done."
+    result = await resume_run(run_id="r@2", journal=journal, model=ScriptedModel(ONE), tools=[charge])
+    assert (result.text, effects.count()) == ("Done.", 3)
 
 
 @pytest.mark.parametrize("member", ["erasing", "forking"])
@@ -468,7 +473,10 @@ async def test_effects_of_the_old_run_are_done_again_unless_something_looks_acro
     await resumed(journal, effects, await rollover_run(journal, "r"))
     assert effects.count() == 2
 
-    shared = {"thread_id": "t", "limits": RunLimits(duplicates=Duplicates(action="suspend", scope="thread"))}
+    shared = {
+        "thread_id": "t",
+        "limits": RunLimits(side_effect_duplicates=Duplicates(action="suspend", scope="thread")),
+    }
     await done(journal, effects, "s", [[("charge", {"order": 2})], "Done."], **shared)
     new = await rollover_run(journal, "s")
     (asked,) = (await resumed(journal, effects, new, [[("charge", {"order": 2})], "Done."])).interrupts
@@ -617,8 +625,6 @@ async def test_nothing_of_an_execution_is_left_once_it_is_purged(journal, rows, 
 
 
 def test_without_await(new_store, effects):
-    from gnl_core import rollover_run_sync
-
     where = new_store("sqlite")
     with where.open() as storage:
         gnl = firm(storage.runs, [charging(effects)])
