@@ -123,7 +123,7 @@ async def test_s61_an_async_side_effect_out_of_time_is_in_doubt_and_never_failed
     assert effects.count() == 1
 
 
-async def test_s61_a_thread_out_of_time_is_told_and_its_late_end_settles_the_doubt(journal, effects, release):
+async def test_s61_a_thread_out_of_time_is_told_and_its_late_end_settles_the_doubt(journal, effects, release, begun):
     seen = []
 
     @tool(timeout=SHORT)
@@ -144,7 +144,7 @@ async def test_s61_a_thread_out_of_time_is_told_and_its_late_end_settles_the_dou
     assert ((await record(journal))["settled_by"], seen, effects.count()) == ("evidence", [True], 1)
 
 
-async def test_while_a_late_body_still_runs_nobody_runs_beside_it(journal, effects, release):
+async def test_while_a_late_body_still_runs_nobody_runs_beside_it(journal, effects, release, begun):
     @tool(timeout=SHORT, recover=lambda order: {"done": False})
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late."""
@@ -167,7 +167,7 @@ async def test_while_a_late_body_still_runs_nobody_runs_beside_it(journal, effec
     assert effects.counts() == {"charge attempt-1": 1}
 
 
-async def test_a_late_failure_leaves_the_doubt_open(journal, effects, release):
+async def test_a_late_failure_leaves_the_doubt_open(journal, effects, release, begun):
     @tool(timeout=SHORT)
     def charge(ctx: Context, order: int) -> dict:
         """Charge, late, and fail."""
@@ -270,7 +270,7 @@ async def test_a_body_that_was_left_behind_and_ends_by_its_cancellation_is_dead_
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_a_read_out_of_time_is_told_to_the_model_and_the_run_goes_on(journal, effects, release, threaded):
+async def test_a_read_out_of_time_is_told_to_the_model_and_the_run_goes_on(journal, effects, release, threaded, begun):
     def thread(order: int) -> int:
         """Read, slowly."""
         release.wait()
