@@ -17,6 +17,7 @@ from gnl_core import Context, Gnl, open_storage, tool
 from gnl_core.journal.storage import Storage
 from gnl_core.model.messages import ModelRequest
 from gnl_core.testing import EffectLog, ScriptedModel
+from gnl_core.testing.effects import Effect
 from gnl_core.testing.scripted import Turn
 
 AGENT = "clerk"
@@ -53,12 +54,11 @@ class Board:
     def note(self, what: str, job: int) -> None:
         """Add a line."""
         with (self.folder / f"{what}.log").open("a") as file:
-            file.write(f"{job}\n")
+            file.write(f"{job}\n")  # so short a line is whole or missing, and then its job is driven again
 
     def jobs(self, what: str) -> set[int]:
         """Return the jobs of which it was noted."""
         path = self.folder / f"{what}.log"
-        # A process that was killed may have left half a line; its job is driven again.
         return {int(line) for line in path.read_text().splitlines() if line} if path.exists() else set()
 
     def last_round(self) -> bool:
@@ -70,7 +70,8 @@ class Board:
         over = self.jobs("finished") | self.jobs("waiting")
         if self.last_round():
             return sorted(self.jobs("begun") - over)
-        number, found = 1, []
+        number = 1
+        found: list[int] = []
         while len(found) < _WINDOW:
             if number not in over:
                 found.append(number)
@@ -89,7 +90,7 @@ def clerk(storage: Storage, effects: EffectLog, luck: random.Random) -> Gnl:
         return done
 
     def look_up(context: Context) -> dict[str, Any]:
-        found = effects.find(context)
+        found: Effect | None = effects.find(context)
         return {"done": False} if found is None else {"done": True, "output": found.output}
 
     @tool(side_effect=True, recover=look_up)

@@ -1,8 +1,11 @@
 """The examples run as they stand."""
 
+import json
 import os
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,52 @@ def test_paraphrase_twice_asks_about_two_repeats_and_lets_a_look_alike_run(tmp_p
     assert "A person is asked: Work with the same business identity (subject), written differently," in fourth
     assert last.startswith("4 calls, 2 tickets: ")
     assert journal.exists()
+
+
+def test_two_workers_on_one_server_are_killed_at_will_and_each_job_is_done_once(tmp_path, new_cluster):
+    cluster = new_cluster().start()
+    luck = random.Random(3)
+    log, jobs, kills = tmp_path / "log.jsonl", 10, 5
+    words = ["--db", cluster.dsn, "--log", str(log), "--jobs", str(jobs), "--seconds", "0.1"]
+
+    def begin():
+        talk = (tmp_path / "talk.txt").open("a")
+        command = [sys.executable, "-W", "error", str(ROOT / "examples" / "two_workers.py"), *words]
+        with talk:
+            return subprocess.Popen(command, stdout=talk, stderr=talk, cwd=tmp_path)
+
+    def effects():
+        return log.read_text().splitlines() if log.exists() else []
+
+    def listed():
+        command = [sys.executable, "-m", "gnl_core.cli", "--db", cluster.dsn, "runs", "list", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["runs"]
+
+    workers = [begin(), begin()]
+    try:
+        for killed in range(1, kills + 1):
+            give_up = time.monotonic() + 60
+            while len(effects()) < killed:
+                assert time.monotonic() < give_up, (tmp_path / "talk.txt").read_text()
+                time.sleep(0.002)
+            time.sleep(luck.uniform(0, 0.12))  # anywhere in a job
+            fallen = luck.randrange(2)
+            workers[fallen].kill()
+            workers[fallen].wait()
+            workers[fallen] = begin()
+            assert {run["status"] for run in listed()} <= {"running", "interrupted", "completed"}
+        assert [worker.wait(timeout=120) for worker in workers] == [0, 0], (tmp_path / "talk.txt").read_text()
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    done = [json.loads(line)["invoice"] for line in effects()]
+    assert sorted(done) == [f"invoice-{number:03}" for number in range(1, jobs + 1)]
+    runs = listed()
+    cluster.stop()
+    assert [run["status"] for run in runs] == ["completed"] * jobs
 
 
 @pytest.mark.llm
