@@ -1,10 +1,11 @@
-"""What erasures that were broken off left behind, tombstones that hold content, and what is remembered of nobody.
+"""What broken-off erasures left behind, tombstones with content, batches without a plan, and what nobody owns.
 
 All of it is told, and never deleted here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnl_core import keys
@@ -62,6 +63,7 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
             )
         )
     found += await _examine_tombstones(journal, org)
+    found += await _examine_batches(journal, org, roots)
     orphans = await list_orphan_thread_state(journal)
     if orphans:
         rows = sum(one.rows for one in orphans)
@@ -92,6 +94,27 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
 async def _is_begun(journal: Journal, org: str) -> bool:
     row = await get(journal, keys.erased_org(org))
     return row is not None and isinstance(row.value, dict) and row.value.get("state") == "begun"
+
+
+async def _examine_batches(journal: Journal, org: str, roots: Sequence[str]) -> list[Finding]:
+    """Tell of batches whose items or whose report stand without the plan that says what they are."""
+    from gnl_core.doctor import Finding  # noqa: PLC0415 - it imports this module
+
+    batches = {batch for root in roots if (batch := keys.batch_of(root)) is not None}
+    batches |= {batch async for batch in segments_of(journal, ("batch",))}
+    wrong = [batch for batch in sorted(batches) if await get(journal, keys.batch_plan(batch)) is None]
+    if not wrong:
+        return []
+    shown = ", ".join(map(repr, wrong[:_SHOWN])) + (" …" if len(wrong) > _SHOWN else "")
+    return [
+        Finding(
+            check="batches.orphans",
+            level="waits",
+            text=f"{len(wrong)} batches have rows and no plan: {shown}",
+            org=org,
+            advice=f"end their erasing: gnl purge batch {wrong[0]} --yes, and so on",
+        )
+    ]
 
 
 async def _examine_tombstones(journal: Journal, org: str) -> list[Finding]:
