@@ -152,7 +152,10 @@ class Planner:
             count = f"{asked} questions are" if isinstance(asked, int) and asked > 1 else "a question is"
             place, text = self._found.suspended, f"It waits for a person since {when}: {count} open."
         else:
-            place, text = self._found.unfinished, f"It was begun and is not over ({status}, {when}): it goes on."
+            place, text = (
+                self._found.unfinished,
+                f"It was begun and is not done ({status}, {when}): it goes on from what is recorded.",
+            )
         place.append(dataclasses.replace(item, text=text))
 
     def _recorded(self, call: Call, row: Entry | None) -> Prior | None:
