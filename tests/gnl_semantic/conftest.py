@@ -8,7 +8,6 @@ import pytest
 from gnl_core import keys
 from gnl_core.identity import SemanticIdentity
 from gnl_core.journal import Put, new_batch, scan_all
-from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.prior import Subject
 from gnl_core.testing import FaultyJournal
@@ -153,14 +152,10 @@ class Desk:
         return [entry async for entry in scan_all(self.journal, self.prefix, blobs=True)]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def desk(request, tmp_path):
-    if request.param == "memory":
-        async with InMemoryStorage() as storage:
-            yield Desk(storage.runs)
-    else:
-        async with SqliteStorage(tmp_path / "runs.db", "normal") as storage:
-            yield Desk(storage.runs)
+@pytest.fixture
+async def desk(any_store):
+    async with any_store.open() as storage:
+        yield Desk(storage.runs)
 
 
 @pytest.fixture

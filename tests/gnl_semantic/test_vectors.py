@@ -9,6 +9,8 @@ import pytest
 from gnl_core import keys
 from gnl_core.journal import Add, Put, new_batch
 
+pytestmark = pytest.mark.stores()
+
 
 def unit(angle, width=8):
     vector = np.zeros(width, np.float32)

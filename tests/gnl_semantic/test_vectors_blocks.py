@@ -14,6 +14,8 @@ from gnl_core.testing import Fault, FaultyJournal
 from gnl_semantic.vectors import VectorCache
 from gnl_semantic.vectors.blocks import BLOCK_RECORDS
 
+pytestmark = pytest.mark.stores()
+
 STAMP = "m@1"
 ROW = 24 + 4 * 8
 
@@ -31,6 +33,7 @@ def small(**options):
 # What they spare ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stores("memory", "sqlite")
 async def test_a_process_that_holds_nothing_reads_2000_records_in_one_page_and_then_none(desk):
     width = 384
     drawn = np.random.default_rng(1).standard_normal((2_000, width)).astype(np.float32)

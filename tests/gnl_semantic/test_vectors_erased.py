@@ -13,6 +13,8 @@ from gnl_core import keys
 from gnl_core.journal.memory import InMemoryStorage
 from gnl_semantic.vectors import VectorCache
 
+pytestmark = pytest.mark.stores()
+
 
 def unit(angle, width=8):
     vector = np.zeros(width, np.float32)

@@ -6,6 +6,8 @@ from gnl_core import args_hash, decide, keys
 from gnl_core.approvals import Approval
 from gnl_core.journal import Delete, new_batch
 
+pytestmark = pytest.mark.stores()
+
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC ", "note": "again, please"}
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from gnl_core import RequireApproval, args_hash, decide, keys
 
+pytestmark = pytest.mark.stores()
+
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC ", "note": "x"}
 
 

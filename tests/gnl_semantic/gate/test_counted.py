@@ -6,6 +6,8 @@ from gnl_core import Approval, RequireApproval, agent_tool, args_hash, decide, k
 from gnl_core.testing import ScriptedModel
 from gnl_semantic import read_telemetry
 
+pytestmark = pytest.mark.stores()
+
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC "}
 TV, TELLY = {"sku": "Samsung 42 inch TV"}, {"sku": "SMSNG TV42"}
 

@@ -9,6 +9,8 @@ from gnl_core.testing import ScriptedModel
 from gnl_semantic import Judge
 from gnl_semantic.judge.runtime import MAX_SENTENCE
 
+pytestmark = pytest.mark.stores()
+
 TV, SMSNG = {"sku": "Samsung 42 inch TV"}, {"sku": "SMSNG TV42"}
 
 

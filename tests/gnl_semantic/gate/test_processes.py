@@ -6,14 +6,17 @@ import sys
 
 import pytest
 
-from gnl_core import SqliteStorage, args_hash, decide, keys, list_interrupts
+from gnl_core import args_hash, decide, keys, list_interrupts
 from gnl_core.testing.faulty import KILLED
+
+pytestmark = pytest.mark.stores()
 
 ABC, SPACED = {"sku": "abc"}, {"sku": " ABC "}
 
 CHILD = """
 import asyncio, sys
-from gnl_core import Context, Duplicates, RunLimits, SemanticIdentity, SqliteStorage, run_durable, tool
+import gnl_core
+from gnl_core import Context, Duplicates, RunLimits, SemanticIdentity, run_durable, tool
 from gnl_core.testing import EffectLog, Fault, FaultyJournal, ScriptedModel
 from gnl_semantic import SemanticGate
 
@@ -35,7 +38,7 @@ def records_success(ops):
 async def main():
     gate = SemanticGate(embed=embed, embed_model_id="fake@1")
     limits = RunLimits(side_effect_duplicates=Duplicates(scope="thread", semantic=gate))
-    async with SqliteStorage(folder + "/j.db") as storage:
+    async with STORE as storage:
         fault = Fault(match=records_success) if dies == "dies" else None
         result = await run_durable(
             run_id=run, journal=FaultyJournal(storage.runs, fault=fault), tools=[make], prompt="go", thread_id="t",
@@ -47,12 +50,18 @@ asyncio.run(main())
 """
 
 
-def child(place, run, sku, *, dies=False):
-    """Do one run in a process of its own; return its exit status and what it was asked."""
-    command = [sys.executable, "-c", CHILD, str(place), run, sku, "dies" if dies else "lives"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == (KILLED if dies else 0), done.stderr
-    return done.stdout.strip()
+@pytest.fixture
+def child(place, any_store):
+    """Do one run in a process of its own; return what it was asked."""
+
+    def do(run, sku, *, dies=False):
+        program = CHILD.replace("STORE", any_store.spelled)
+        command = [sys.executable, "-c", program, str(place), run, sku, "dies" if dies else "lives"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == (KILLED if dies else 0), done.stderr
+        return done.stdout.strip()
+
+    return do
 
 
 # At the same time ----------------------------------------------------------------------------------------------------
@@ -103,24 +112,29 @@ async def test_separated_in_time_the_second_of_one_request_is_asked_about(shop, 
 # Processes -----------------------------------------------------------------------------------------------------------
 
 
+SHARED = pytest.mark.stores("sqlite", "postgres", "redis")
+
+
 @pytest.fixture
-def disk(place, shop_of):
-    """The shop over a file that children open too."""
-    with SqliteStorage(place / "j.db") as storage:
+async def disk(any_store, shop_of):
+    """The shop over a store that children open too."""
+    async with any_store.open() as storage:
         yield shop_of(storage.runs)
 
 
-async def test_what_another_process_did_is_found_also_by_a_gate_that_is_warm(disk, place, asked):
+@SHARED
+async def test_what_another_process_did_is_found_also_by_a_gate_that_is_warm(disk, child, asked):
     await disk.run({"sku": "something else"})
     await disk.run({"sku": "a third thing"})
-    assert child(place, "theirs", "abc") == "[]"
+    assert child("theirs", "abc") == "[]"
     question = asked(await disk.run(SPACED, run="ours"))
     assert (question.kind, question.prior["run_id"]) == ("semantic", "theirs")
-    assert child(place, "theirs-again", "ABC ") == "['semantic']"
+    assert child("theirs-again", "ABC ") == "['semantic']"
 
 
-async def test_recovered_work_of_a_process_that_died_leaves_its_record(disk, place, asked):
-    child(place, "dead", "abc", dies=True)
+@SHARED
+async def test_recovered_work_of_a_process_that_died_leaves_its_record(disk, child, asked):
+    child("dead", "abc", dies=True)
     assert (disk.effects.count(), await disk.records()) == (1, [])
     told = []
 
@@ -135,8 +149,9 @@ async def test_recovered_work_of_a_process_that_died_leaves_its_record(disk, pla
     assert asked(await disk.run(SPACED)).prior["run_id"] == "dead"
 
 
-async def test_work_that_a_person_settled_after_a_death_leaves_its_record(disk, place, asked):
-    child(place, "dead", "abc", dies=True)
+@SHARED
+async def test_work_that_a_person_settled_after_a_death_leaves_its_record(disk, child, asked):
+    child("dead", "abc", dies=True)
     (question,) = await list_interrupts(disk.journal, "dead")
     assert question.kind == "in_doubt"
     await decide(disk.journal, question.question, False, actor="deniz", output="made 1")
@@ -145,8 +160,9 @@ async def test_work_that_a_person_settled_after_a_death_leaves_its_record(disk, 
     assert asked(await disk.run(SPACED)).prior["run_id"] == "dead"
 
 
-async def test_work_that_did_not_happen_leaves_no_record_until_it_does(disk, place):
-    child(place, "dead", "abc", dies=True)
+@SHARED
+async def test_work_that_did_not_happen_leaves_no_record_until_it_does(disk, child):
+    child("dead", "abc", dies=True)
 
     async def recover(sku):
         return {"done": False}
@@ -156,9 +172,10 @@ async def test_work_that_did_not_happen_leaves_no_record_until_it_does(disk, pla
     assert (disk.effects.count(), len(await disk.records())) == (2, 1)
 
 
-async def test_a_call_in_doubt_is_no_ones_semantic_question(disk, place):
+@SHARED
+async def test_a_call_in_doubt_is_no_ones_semantic_question(disk, child):
     """A named bound: what is not known to have succeeded is not remembered; the exact layer knows of it."""
-    child(place, "dead", "abc", dies=True)
+    child("dead", "abc", dies=True)
     assert (await disk.run(SPACED, run="other")).text == "done"
     key = keys.marker(("xthr", "t"), "createProduct", args_hash(ABC))
     assert (await disk.get(key)).value["state"] == "in_flight"

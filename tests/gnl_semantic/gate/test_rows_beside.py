@@ -8,6 +8,8 @@ from gnl_core import Context, SemanticIdentity, args_hash, decide, keys, tool
 from gnl_core.errors import SideEffectRetryBlockedError, StepTimeoutError
 from gnl_core.journal import Put, new_batch
 
+pytestmark = pytest.mark.stores()
+
 ABC = {"sku": "abc"}
 SCOPE, NAME = ("xthr", "t"), "createProduct"
 GENERATION = keys.generation(SCOPE, NAME)

@@ -20,6 +20,8 @@ from gnl_core import (
 )
 from gnl_core.testing import ScriptedModel
 
+pytestmark = pytest.mark.stores()
+
 ABC, SPACED, THIRD = {"sku": "abc"}, {"sku": " ABC "}, {"sku": "Abc"}
 
 

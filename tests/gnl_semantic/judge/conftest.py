@@ -7,8 +7,6 @@ import pytest
 from gnl_core import keys
 from gnl_core.identity import Identity
 from gnl_core.journal import Put, get, new_batch, scan_all
-from gnl_core.journal.memory import InMemoryStorage
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.prior import Subject
 from gnl_semantic.judge import Certificate, Judge, read_certificate
 from gnl_semantic.judge.qualification import SHIPPED
@@ -95,13 +93,10 @@ class Desk:
         return {int(entry.key[-1]): entry.value["call"] for entry in rows}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def desk(request, tmp_path):
-    """A request in a journal in memory, and in one on disk."""
-    if request.param == "memory":
-        yield await Desk.open(InMemoryStorage().runs)
-        return
-    with SqliteStorage(tmp_path / "runs.db") as storage:
+@pytest.fixture
+async def desk(any_store):
+    """A request in a journal in memory, in one on disk, and where a test says so on servers."""
+    async with any_store.open() as storage:
         yield await Desk.open(storage.runs)
 
 

@@ -9,6 +9,8 @@ from gnl_core.journal import Delete, Put, new_batch
 from gnl_core.journal.sqlite import SqliteStorage
 from gnl_semantic.judge import PROMPT_VERSION
 
+pytestmark = pytest.mark.stores()
+
 GOOD = {"f": 1, "verdict": "same", "judge": "judge@1", "prompt": PROMPT_VERSION, "rules": "1"}
 
 

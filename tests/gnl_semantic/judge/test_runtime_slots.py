@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gnl_core import keys
 from gnl_core.journal import Put, new_batch
 from gnl_core.journal.memory import InMemoryStorage
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.testing import FaultyJournal
 from gnl_semantic.judge import write_certificate
 from gnl_semantic.judge.slots import take_slot
@@ -146,17 +145,20 @@ def test_no_slot_is_ever_handed_out_twice(new_desk, limit, schedules, used):
 # Crashes -----------------------------------------------------------------------------------------------------------
 
 CRASHING = """
-import asyncio, os, signal, sys
+import asyncio, contextlib, os, signal, sys
 from pathlib import Path
+import gnl_core
+for driver in ("psycopg", "redis.asyncio", "redis.backoff", "redis.retry"):
+    with contextlib.suppress(ImportError):
+        __import__(driver)
 from gnl_core import keys
 from gnl_core.prior import Subject
 from gnl_core.identity import Identity
 from gnl_core.journal import Put, new_batch
-from gnl_core.journal.sqlite import SqliteStorage
 from gnl_semantic.judge import Judge
 from gnl_semantic.past import Past
 
-path, calls, certificate = sys.argv[1:]
+calls, certificate = sys.argv[1:]
 
 def complete(system, user):
     # The effect: a call that somebody else counts, and bills. Nobody comes back from it.
@@ -165,7 +167,7 @@ def complete(system, user):
     os.kill(os.getpid(), signal.SIGKILL)
 
 async def drive():
-    with SqliteStorage(path) as storage:
+    with STORE as storage:
         journal = storage.runs
         lock = Put(keys.lock("run-1"), {"f": 1, "owner": None, "ttl_ms": 1000, "released": False})
         fence = (await journal.apply([lock], batch=new_batch())).version
@@ -192,10 +194,10 @@ for _ in range(12):
 """
 
 
-def crash(*arguments):
+def crash(store, *arguments):
     root = Path(__file__).parents[3]
     return subprocess.run(
-        [sys.executable, "-c", CRASHING, *arguments],
+        [sys.executable, "-c", CRASHING.replace("STORE", store.spelled), *arguments],
         capture_output=True,
         check=False,
         text=True,
@@ -205,15 +207,16 @@ def crash(*arguments):
     )
 
 
-async def test_eleven_crashes_buy_no_eleventh_call(tmp_path, new_desk, issued, judge_of, says):
-    path, calls, certificate = tmp_path / "runs.db", tmp_path / "calls", tmp_path / "cert.json"
+@pytest.mark.stores("sqlite", "postgres", "redis")
+async def test_eleven_crashes_buy_no_eleventh_call(tmp_path, any_store, new_desk, issued, judge_of, says):
+    calls, certificate = tmp_path / "calls", tmp_path / "cert.json"
     write_certificate(certificate, issued())
-    done = await asyncio.to_thread(crash, path, calls, certificate)
+    done = await asyncio.to_thread(crash, any_store, calls, certificate)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split("\n") == ["-9"] * 10 + ["skipped budget", "0"] * 2 + [""]
     assert calls.read_text() == "call\n" * 10
     model = says("SAME")
-    with SqliteStorage(path) as storage:
+    async with any_store.open() as storage:
         desk = await new_desk(storage.runs)
         assert await desk.slots() == dict.fromkeys(range(10), "run-1/s0p0")
         assert (await desk.ask(judge_of(model))).cause == "budget"
