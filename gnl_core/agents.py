@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Required, Unpack
 
 from gnl_core import keys
+from gnl_core.batch_host import BatchHost
 from gnl_core.composable import NoModel
 from gnl_core.errors import ConfigError, RefusedError
 from gnl_core.journal.port import Journal
@@ -67,7 +68,7 @@ class CallOptions(DriveOptions, total=False):
     channel: str | None
 
 
-class Gnl:
+class Gnl(BatchHost):
     """Agents and workflows by name, over one journal.
 
     A call names its work by `work_key`, or a run by `run_id`. The same work again: while it runs, `RunBusyError` says
@@ -105,7 +106,7 @@ class Gnl:
             ToolDeclarationError: A tool that cannot be used, or that says too little about itself for the tool policy.
         """
         self.journal = journal
-        base = layered(expand_preset(preset), shared)
+        self._base = base = layered(expand_preset(preset), shared)
         _check_names("Gnl", shared, DriveOptions.__annotations__.keys() - _OF_A_CALL)
         agents = {} if agents is None and workflows is not None else _mapping("agents", agents)
         self._agents = {name: self._read(name, options, base) for name, options in agents.items()}
