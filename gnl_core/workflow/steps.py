@@ -75,6 +75,14 @@ class Stepper:
         entry = self.request.rows.get(keys.tool(self.request.root, keys.ROOT, step, 0))
         return self.request.record_of(entry) if entry is not None else None
 
+    def _is_lost(self, step: int) -> bool:
+        """Whether a side effect that has a name must have had a record: a name comes with a claim or a question.
+
+        Or with the incident of a call that was blocked, and has begun nothing.
+        """
+        incidents = ("run", self.request.root, keys.ROOT, "incident", keys.call_id(step, 0))
+        return self.recorded(step) is None and not any(key[:5] == incidents for key in self.request.rows)
+
     async def bring(self, name: str, tool: Tool, args: dict[str, Any], *, final: bool) -> Ended:
         """Bring a step as far as it goes.
 
@@ -107,7 +115,7 @@ class Stepper:
     async def _begin(self, name: str, named: Named | None, tool: Tool, args: dict[str, Any]) -> tuple[Slot, Caller]:
         request = self.request
         step = named.step if named is not None else self.names.take()
-        if named is not None and tool.side_effect and not tool.args_mode and self.recorded(step) is None:
+        if named is not None and tool.side_effect and not tool.args_mode and self._is_lost(step):
             raise JournalGapError(
                 f"step {name!r} of run {request.root} has begun as call {keys.call_id(step, 0)}, whose record is "
                 "missing; it is not run in its place. Run `gnl doctor`, or restore the journal from a copy",
