@@ -103,9 +103,10 @@ class RedisSession:
 
     async def _make(self, line: Line) -> str:
         keys = keys_of(self._state.prefix, "")
-        if self._state.access != "make" and not await self._is_there(line, keys):
-            raise missing(f"the Redis server {self._state.address.where} under the prefix {self._state.prefix!r}")
-        answer = await line.run(script("open"), keys, (str(uuid.uuid4()), SCHEMA), writes=False)
+        if self._state.access == "make":
+            answer = await line.run(script("open"), keys, (str(uuid.uuid4()), SCHEMA), writes=False)
+        else:
+            answer = await self._head(line, keys)
         check_status(answer, self._state.address.where)
         _, store_id, schema = answer
         if schema.isdigit() and int(schema) > SCHEMA:
@@ -116,14 +117,20 @@ class RedisSession:
             )
         return str(store_id.decode(errors="replace"))
 
-    async def _is_there(self, line: Line, keys: Sequence[str]) -> bool:
-        """Tell whether the store's head, or rows without one, are there."""
+    async def _head(self, line: Line, keys: Sequence[str]) -> Sequence[Any]:
+        """Return what the script `open` does of a store that is there; by plain reads, so that none can be made."""
+        where = self._state.address.where
         try:
-            return int(await line.ask("EXISTS", *keys[:2])) > 0
+            found = await line.ask("HMGET", keys[0], "store_id", "schema")
+            if found[0] is None and await line.ask("EXISTS", keys[1]):
+                return (b"corrupt", b"")
         except Exception as error:
             if is_answer(error):
-                raise refusal(error, self._state.address.where, writes=False) from error
+                raise refusal(error, where, writes=False) from error
             raise
+        if found[0] is None:
+            raise missing(f"the Redis server {where} under the prefix {self._state.prefix!r}")
+        return (b"ok", found[0], found[1] or b"")
 
     async def get_many(self, org: str, names: list[str], asked: Sequence[Key]) -> Read:
         """Read rows in the order asked."""
