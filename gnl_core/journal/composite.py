@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gnl_core.errors import ConfigError, GnlError
 from gnl_core.journal.batches import check_limit, check_org, name_of, refuse_scope, span
 from gnl_core.journal.homes import Home, by_home, home_of, homes_of
-from gnl_core.journal.port import Applied, Capability, Entry, Journal, Key, Op, Page, Read, Refused
+from gnl_core.journal.port import Applied, Capability, Entry, Expect, Journal, Key, Op, Page, Read, Refused
 from gnl_core.journal.storage import store_of
 from gnl_core.journal.values import size_of, to_text
 
@@ -23,7 +23,7 @@ def composite(*, runs: Journal, cache: Journal) -> Journal:
     Everything that a guarantee rests on is in `runs`: runs, claims, markers, earlier work and its index, identities,
     answers, traces, the ledger. In `cache` are the verdicts of judges, which cost money and nothing else to be lost;
     `gnl_core.journal.homes` says why no more. Nothing is atomic over two stores: a batch has one home, and one that
-    names rows of both is refused, never split.
+    writes to both is refused, never split.
 
     What a lost cache does: a row of it that cannot be read, for whatever reason, is absent, and the log says so once
     until it can be read again. A pair is then judged anew, which takes its place in the request's budget of judge
@@ -162,9 +162,25 @@ class CompositeJournal:
     async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
         """Write a batch, all or nothing.
 
+        What is written has one home. A batch that writes to the cache may expect something of the runs before it
+        writes: that is looked at first, and may have changed by the time of the write.
+
         Raises:
-            ConfigError: It names rows of both homes. Nothing was asked of either store.
+            ConfigError: It writes rows of both homes, or names them in another order. Nothing was asked of either.
         """
+        split = next((place for place, op in enumerate(ops) if home_of(getattr(op, "key", ())) == "cache"), 0)
+        before = ops[:split]
+        if before and all(isinstance(op, Expect) and home_of(op.key) == "runs" for op in before):
+            held = await self._runs.apply(before, batch=batch)
+            if isinstance(held, Refused):
+                return held
+            outcome = await self._one_home(ops[split:], batch)
+            if isinstance(outcome, Refused):
+                return replace(outcome, op=outcome.op + split)
+            return replace(outcome, kept=tuple(place + split for place in outcome.kept))
+        return await self._one_home(ops, batch)
+
+    async def _one_home(self, ops: Sequence[Op], batch: int) -> Applied | Refused:
         first: dict[Home, Key] = {}
         for op in ops:
             key = getattr(op, "key", ())  # what is no operation is refused by the store

@@ -105,16 +105,14 @@ async def keep(
         "call": f"{subject.run}/{subject.call}",
     }
     for _ in range(_TRIES):
-        # Two batches, since a verdict may have another home than its run. That somebody may take the run over between
-        # them harms nobody: the verdict of its former driver is as good as any.
-        held = await subject.journal.apply((fence_check(subject.root, subject.fence),), batch=new_batch())
-        if not isinstance(held, Applied):
-            logger.warning("run %s is driven by somebody else by now: its verdict is not recorded", subject.root)
-            return Kept(verdict=verdict)
         write = Create(key, value) if entry is None else Replace(key, entry.version, value)
-        result = await subject.journal.apply((write,), batch=new_batch())
+        ops = (fence_check(subject.root, subject.fence), write)
+        result = await subject.journal.apply(ops, batch=new_batch())
         if isinstance(result, Applied):
             return Kept(verdict=verdict, stale_replaced=read_verdict(entry) is not None)
+        if result.op == 0:
+            logger.warning("run %s is driven by somebody else by now: its verdict is not recorded", subject.root)
+            return Kept(verdict=verdict)
         entry = result.found
         winner = served(entry, stamp)
         if winner is not None:

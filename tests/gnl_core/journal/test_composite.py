@@ -128,7 +128,8 @@ async def test_a_row_stands_in_its_home_alone(stores):
     "ops",
     [
         [Put(MARKER, 1), Put(VERDICT, 1)],
-        [Expect(keys.lock("r"), "absent"), Create(VERDICT, 1)],
+        [Create(VERDICT, 1), Expect(keys.lock("r"), "absent")],
+        [Put(MARKER, 1), Expect(keys.lock("r"), "absent"), Create(VERDICT, 1)],
         [Delete(VERDICT), Delete(LATE)],
     ],
 )
@@ -138,6 +139,19 @@ async def test_a_batch_of_two_homes_is_refused_and_never_split(stores, ops):
     with pytest.raises(ConfigError, match=r"xthr/t/semjudge/order/.*Write two batches"):
         await journal.apply(ops, batch=new_batch())
     assert (await found(runs), await found(cache)) == ([LATE], [])
+
+
+async def test_what_is_written_to_the_cache_may_expect_something_of_the_runs_first(stores):
+    journal, runs, cache = stores
+    fence = Expect(keys.lock("r"), "present")
+    refused = await journal.apply([fence, Create(VERDICT, 1)], batch=new_batch())
+    assert ((type(refused), refused.op), await found(cache)) == ((Refused, 0), [])
+    await runs.apply([Put(keys.lock("r"), {})], batch=new_batch())
+    assert isinstance(await journal.apply([fence, Create(VERDICT, 1)], batch=new_batch()), Applied)
+    again = await journal.apply([fence, Create(VERDICT, 2)], batch=new_batch())
+    assert (again.op, again.found.value) == (1, 1)
+    kept = await journal.apply([fence, Create(VERDICT, 2, if_present="keep")], batch=new_batch())
+    assert kept.kept == (1,)
 
 
 # Both homes ----------------------------------------------------------------------------------------------------------
