@@ -129,3 +129,35 @@ def test_work_is_frozen_with_its_scope():
 def test_the_hash_of_a_work_key_is_that_of_its_text():
     # printf '%s' 'invoice-1' | sha256sum | cut -c1-16
     assert work_key_hash("invoice-1") == "ed8d97c08bf3add2"
+
+
+# Executions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["r", "bob@7", "a#1", derived_run_id("agent:a", "org", None, "k")])
+@pytest.mark.parametrize("number", [2, 3, 10, 117])
+def test_the_id_of_an_execution_is_read_back(first, number):
+    later = keys.execution_id(first, number)
+    assert keys.execution_of(later) == (first, number)
+    assert keys.check_run_id(later) == later
+    assert keys.derived_base(later) == (first if keys.is_derived(first) else None)
+
+
+@given(first=TEXT, number=st.integers(2))
+def test_no_two_executions_have_one_id(first, number):
+    later = keys.execution_id(first, number)
+    assert later != keys.execution_id(first, number + 1)
+    if "\n" not in first:
+        assert keys.execution_of(later) == (first, number)
+
+
+@pytest.mark.parametrize("run_id", ["r", "r@", "r@0", "r@1", "r@02", "r@-2", "r@2x", "@2", "r@\u0663", "r@2\n"])
+def test_what_is_no_later_execution(run_id):
+    assert keys.execution_of(run_id) == (run_id, 1)
+
+
+@pytest.mark.parametrize("suffix", ["#replay-0", "#fork-1"])
+def test_a_fork_and_a_replay_are_no_later_execution(suffix):
+    first = derived_run_id("agent:a", "org", None, "k")
+    assert keys.execution_of(first + suffix) == (first + suffix, 1)
+    assert keys.derived_base(first + suffix) == first
