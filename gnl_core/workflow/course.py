@@ -52,7 +52,8 @@ class Course:
         self._broken = False
         self._tools = StepTools(policy)
         self._stepper = Stepper(request, self.names)
-        self._tasks: set[asyncio.Task[StepOutcome]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._looks: set[asyncio.Task[object]] = set()
 
     @property
     def stopped(self) -> bool:
@@ -139,25 +140,44 @@ class Course:
         Raises:
             Stop: Nothing was, so that the run waits.
         """
-        key, row = keys.workflow_sent(self.request.root, name), keys.workflow_wait(self.request.root, name)
-        sent, asked = self.request.rows.get(key), self.request.rows.get(row)
+        sent = self.request.rows.get(keys.workflow_sent(self.request.root, name))
+        asked = self.request.rows.get(keys.workflow_wait(self.request.root, name))
         self._enter("wait", name, self._used_waits, known=sent is not None or asked is not None)
+        look = asyncio.ensure_future(self._look(name, str(reason)))
+        self._tasks.add(look)
+        self._looks.add(look)
         try:
-            if sent is None:
-                sent = await get(self.request.journal, key)
+            await asyncio.sleep(0)  # what is called side by side with it is listed, too, before one of them stops all
+            while unfinished := {one for one in self._looks if not one.done()}:
+                await asyncio.wait(unfinished)
+        except asyncio.CancelledError:
+            self._broken = True
+            raise
+        if self.error is not None:
+            raise Stop(self.error)
+        if name in self.waits:
+            raise Stop
+        return look.result()
+
+    async def _look(self, name: str, reason: str) -> object:
+        """Read what was sent to a wait, or list it among those that wait."""
+        key, row = keys.workflow_sent(self.request.root, name), keys.workflow_wait(self.request.root, name)
+        try:
+            sent = self.request.rows.get(key) or await get(self.request.journal, key)
             if sent is not None:
                 return from_row(sent)
         except GnlError as error:
-            raise self.stop(error) from error
+            self.stop(error)
+            return None
+        asked = self.request.rows.get(row)
         known = asked.value if asked is not None and isinstance(asked.value, dict) else {}
         at = known.get("at")
         at = at if isinstance(at, int) else self.request.now
         self.waits[name] = Wait(name=name, reason=reason, asked_at=at)
-        if known.get("reason") != reason or asked is None:
+        if known.get("reason") != reason:
             value: JsonValue = {"f": FORMAT, "reason": reason, "at": at}
             self.pending.append(Put(row, value))
-        await asyncio.sleep(0)  # what is called side by side with it is listed, too
-        raise Stop
+        return None
 
     # Both ----------------------------------------------------------------------------------------------------------
 
