@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from gnl_core import keys
 from gnl_core.approvals import MISSING, Answer, Approval, Interrupt, Relation, read_answer
+from gnl_core.asked import CHUNK, load_asked, waiting_roots
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
 from gnl_core.errors import (
@@ -21,7 +22,7 @@ from gnl_core.errors import (
     StoreCorruptError,
     UnknownQuestionError,
 )
-from gnl_core.journal import get, scan_all
+from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, Key, Op, Replace, new_batch
 from gnl_core.lock import holder
 from gnl_core.look import may_still_run
@@ -143,27 +144,19 @@ async def list_interrupts(
         found = await _unanswered(journal, rows, root, now)
         return [one for one in found if part in (keys.ROOT, keys.split_run_id(one.run_id)[1])]
     interrupts: list[Interrupt] = []
-    async for root in _waiting_roots(journal):
-        try:
-            rows, now = await load_rows(journal, root)
-            interrupts += await _unanswered(journal, rows, root, now)
-        except (StoreCorruptError, JournalFormatError) as error:
-            if unreadable is None:
-                raise
-            unreadable.append(error)
+    waiting = await waiting_roots(journal)
+    for begin in range(0, len(waiting.roots), CHUNK):
+        roots = waiting.roots[begin : begin + CHUNK]
+        known = await load_asked(journal, waiting, roots)
+        for root in roots:
+            try:
+                rows, now = known[root] if root in known else await load_rows(journal, root)
+                interrupts += await _unanswered(journal, rows, root, now)
+            except (StoreCorruptError, JournalFormatError) as error:
+                if unreadable is None:
+                    raise
+                unreadable.append(error)
     return sorted(interrupts, key=lambda interrupt: interrupt.asked_at)
-
-
-async def _waiting_roots(journal: Journal) -> AsyncIterator[str]:
-    """Yield the roots that may have open questions: those that asked, and those that are not over."""
-    seen: set[str] = set()
-    for prefix in (("ix", "ask"), *(("ix", "status", status) for status in ("suspended", "running", "failed"))):
-        async for entry in scan_all(journal, prefix):
-            place = 3 if prefix[1] == "ask" else 4
-            root = entry.key[place] if len(entry.key) > place else ""
-            if root and root not in seen:
-                seen.add(root)
-                yield root
 
 
 async def _unanswered(journal: Journal, rows: Mapping[Key, Entry], root: str, now: int) -> list[Interrupt]:

@@ -1,0 +1,1 @@
+"""The two parts of scale.py."""

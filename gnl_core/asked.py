@@ -1,0 +1,86 @@
+"""What waits for a person, read for many runs at once: the index of questions names the rows that one needs.
+
+A run that is suspended has every question of its own in that index, since the batch that asks writes both. So a list of
+ten thousand questions costs a few reads, where each run's rows would be a read of their own. Runs that ended otherwise
+may hold a doubt that nobody wrote down; those are read whole, by whoever asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gnl_core import keys
+from gnl_core.errors import JournalFormatError, StoreCorruptError
+from gnl_core.journal import scan_all
+from gnl_core.journal.port import Entry, Journal, Key
+
+CHUNK = 250
+"""Runs of one read."""
+
+_OPEN = ("suspended", "running", "failed")
+"""Statuses of runs that may have open questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Runs that may have open questions.
+
+    Attributes:
+        roots: Their root runs, each once: those that asked, oldest question first, then the others.
+        needed: Of the suspended ones, which rows say what they ask.
+    """
+
+    roots: list[str]
+    needed: Mapping[str, Sequence[Key]] = field(repr=False)
+
+
+async def waiting_roots(journal: Journal) -> Waiting:
+    """Return the runs that may have open questions: those that asked, and those that are not over."""
+    asks: dict[str, list[Entry]] = {}
+    async for entry in scan_all(journal, ("ix", "ask")):
+        if len(entry.key) > 3:
+            asks.setdefault(entry.key[3], []).append(entry)
+    roots = dict.fromkeys(asks)
+    needed: dict[str, Sequence[Key]] = {}
+    for status in _OPEN:
+        async for entry in scan_all(journal, ("ix", "status", status)):
+            root = entry.key[4] if len(entry.key) > 4 else ""
+            if root:
+                roots[root] = None
+            if status == "suspended" and root in asks and (wanted := _needed(root, asks[root])):
+                needed[root] = wanted
+    return Waiting(list(roots), needed)
+
+
+def _needed(root: str, asks: Sequence[Entry]) -> list[Key]:
+    """Return the keys of the rows that the index rows of a run are about; none where one of them is not understood."""
+    found: list[Key] = [keys.lock(root), keys.beat(root), keys.halt(root)]
+    for entry in asks:
+        name = entry.value.get("question") if isinstance(entry.value, dict) else None
+        place = keys.parse_call_id(entry.key[5]) if len(entry.key) == 6 else None
+        *_, kind, attempt = name.rsplit("/", 2) if isinstance(name, str) else ("", "")
+        if place is None or not (kind.isascii() and kind and attempt.isascii() and attempt.isdigit()):
+            return []
+        part, call = entry.key[4:]
+        found += [keys.tool(root, part, *place), keys.model(root, part, place[0])]
+        found.append(keys.answer(root, part, call, kind, int(attempt)))
+    return found
+
+
+async def load_asked(
+    journal: Journal, waiting: Waiting, roots: Sequence[str]
+) -> dict[str, tuple[dict[Key, Entry], int]]:
+    """Return, for those of some runs of which it is known, the rows that say what they ask, and the store's clock.
+
+    None at all where one of these rows cannot be read: then each run is to be read by itself.
+    """
+    wanted = {root: waiting.needed[root] for root in roots if root in waiting.needed}
+    if not wanted:
+        return {}
+    try:
+        read = await journal.get_many(list(dict.fromkeys(key for each in wanted.values() for key in each)))
+    except (StoreCorruptError, JournalFormatError):
+        return {}
+    there = {entry.key: entry for entry in read.entries if entry is not None}
+    return {root: ({key: there[key] for key in each if key in there}, read.now) for root, each in wanted.items()}
