@@ -12,11 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from gnl_core.errors import ConfigError, StoreUnavailableError
 from gnl_core.journal.access import Access
 from gnl_core.journal.storage import Storage
+from gnl_core.journal.urls import check_url
 
 Kind = Literal["sqlite", "postgres", "redis"]
 
@@ -191,36 +192,14 @@ def _exists(text: str) -> bool:
 
 
 def _check_url(text: str, kind: Kind) -> None:
-    """Refuse a URL of which a client would take, and later show, a piece of the password for something else.
+    """Refuse a URL that cannot be read, or names what the server's library does not know.
 
     Raises:
         ConfigError: It is one.
     """
-    rest = text.partition("://")[2]
-    head, _, query = rest.partition("?")
-    authority, _, path = head.partition("/")
-    sound = text.isprintable() and " " not in text
-    if kind == "redis":
-        sound = sound and "#" not in text and _has_port(text)
-    if not text.startswith("unix:"):
-        # An '@' elsewhere stands behind a '/' or '?' that is a password's, or in front of its second half.
-        sound = sound and authority.count("@") <= 1 and "@" not in path and not ("@" in query and "@" not in authority)
-    if not sound:
-        raise ConfigError(
-            f"the URL of the {'PostgreSQL' if kind == 'postgres' else 'Redis'} store cannot be read. A user name, "
-            "password, host or database in it is percent-encoded: @ is %40, : is %3A, / is %2F, ? is %3F, # is %23, "
-            "a space is %20"
-        )
-    if kind == "postgres" and "schema" in dict(parse_qsl(query, keep_blank_values=True)):
+    check_url(text, "PostgreSQL" if kind == "postgres" else "Redis")
+    if kind == "postgres" and "schema" in dict(parse_qsl(text.partition("?")[2], keep_blank_values=True)):
         raise ConfigError(
             "the server's library knows no parameter schema in a URL: name the schema with --schema or GNL_SCHEMA, or "
             "in a program with open_storage(schema=…)"
         )
-
-
-def _has_port(text: str) -> bool:
-    try:
-        port = urlsplit(text).port
-    except ValueError:  # its text would show a password that holds a '/'
-        return False
-    return port is None or port > 0

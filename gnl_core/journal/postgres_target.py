@@ -16,6 +16,7 @@ from gnl_core.errors import (
     StoreUnavailableError,
     StoreUnknownError,
 )
+from gnl_core.journal.urls import check_url
 
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -65,6 +66,8 @@ def target_of(dsn: str, schema: str) -> Target:
         raise ConfigError(f"schema is {schema!r}, must be letters, digits and _, at most 63 characters")
     if not dsn or "\0" in dsn:
         raise ConfigError("the dsn of a journal must be a text like 'postgresql://user@host/database'")
+    if dsn.startswith(("postgresql://", "postgres://")):
+        check_url(dsn, "PostgreSQL")
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:

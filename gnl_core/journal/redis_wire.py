@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from gnl_core.errors import ConfigError, MissingExtraError
 from gnl_core.journal.redis_errors import broken_off, code_of, is_answer, no_line_free, refusal, unreachable
 from gnl_core.journal.redis_scripts import Script
+from gnl_core.journal.urls import check_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,9 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
     """
     if not isinstance(url, str):
         raise ConfigError(f"the address of a Redis store must be a URL, not {type(url).__name__}")
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ConfigError(
-            f"the URL of a Redis store begins with {parts.scheme!r}, must begin with redis://, rediss:// or unix://"
-        )
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ConfigError("the URL of a Redis store must begin with redis://, rediss:// or unix://")
+    check_url(url, "Redis")
     if not (connect_timeout > 0 and timeout > 0):
         raise ConfigError(f"connect_timeout {connect_timeout!r} and timeout {timeout!r} must be seconds above 0")
     if type(connections) is not int or connections < 1:
@@ -60,8 +58,8 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
         raise MissingExtraError("RedisStorage", "redis") from None
     try:
         options: dict[str, Any] = dict(parse_url(url))
-    except ValueError as error:
-        raise ConfigError(f"the URL of the Redis store is none: {error}") from None
+    except ValueError:  # its text may quote a piece of a password
+        raise ConfigError("the URL of the Redis store is none: write redis://host:6379/0") from None
     where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
     # Answers are read as they come, and waited for here; the rest of what a URL may hold is the client's matter.
     options.update(protocol=2, decode_responses=False, socket_timeout=None, socket_connect_timeout=connect_timeout)
