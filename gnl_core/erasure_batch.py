@@ -42,8 +42,7 @@ async def purge_batch(journal: Journal, batch_id: str, *, force: bool = False, d
             break
     else:
         raise driven_error(what, roots)
-    # The plan goes last of all: until then the batch is known, and begun with nothing else.
-    await eraser.under(keys.batch_report(batch_id))
+    # Its plan goes after them: until then the batch is known, and begun with nothing else.
     await eraser.under(keys.batch(batch_id))
     return purged(what, eraser)
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import fault_agents
+import fault_batches
 
 from gnl_core import PostgresStorage, RedisStorage, SqliteStorage, decide, list_interrupts
 from gnl_core.approvals import MISSING
@@ -105,6 +106,21 @@ async def drive(scenario, folder, fault=None):
     answer = await outcome(scenario, FaultyJournal(storage.runs, fault=fault), effects)
     await storage.aclose()
     return answer
+
+
+async def batch(folder, **options):
+    """Run the folder's batch once."""
+    async with open_storage(folder) as storage:
+        return await fault_batches.run_batch(storage, folder, **options)
+
+
+def batch_together(folder, **options):
+    """Run it once the file 'go' is there; leave 'ready-<pid>' before that."""
+    folder = Path(folder)
+    (folder / f"ready-{os.getpid()}").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    return asyncio.run(batch(folder, **options))
 
 
 def race(scenario, folder):
