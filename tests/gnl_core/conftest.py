@@ -8,6 +8,7 @@ from gnl_core.model.messages import ModelResponse, Usage
 from gnl_core.owner import new_owner
 from gnl_core.records import CallRecord, StepRecord
 from gnl_core.splice import EMPTY_CHAIN
+from gnl_core.work import work_key_hash
 
 
 class Rows:
@@ -24,6 +25,8 @@ class Rows:
                 for name, member in (("agent", "agent"), ("res", "resource"), ("thr", "thread"))
                 if value.get(member)
             ]
+            if value.get("work_key"):
+                ops.append(Put(keys.index("work", work_key_hash(value["work_key"]), at, run_id), {}))
         return ops
 
     def lock(self, run_id, owner, *, released=False, ttl_ms=600_000):

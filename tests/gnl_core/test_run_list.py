@@ -126,12 +126,15 @@ async def test_a_page_reads_no_more_where_a_million_other_runs_would_be(journal,
         ({"agent": "billing", "resource_id": "ayşe"}, ["b1"]),
         ({"agent": "billing", "status": "completed", "thread_id": "t-1"}, ["b1"]),
         ({"agent": "mail", "status": "failed"}, []),
+        ({"work_key": "april"}, ["m1", "b1"]),
+        ({"work_key": "april", "agent": "billing"}, ["b1"]),
+        ({"work_key": "April"}, []),
     ],
 )
 async def test_filters(journal, filters, expected, rows):
-    await write(journal, *rows.head("b1", at=1, agent="billing", resource="ayşe", thread="t-1"))
+    await write(journal, *rows.head("b1", at=1, agent="billing", resource="ayşe", thread="t-1", work_key="april"))
     await write(journal, *rows.head("b2", at=2, agent="billing", status="failed", resource="b", thread="t-10"))
-    await write(journal, *rows.head("m1", at=3, agent="mail", resource="ayşe"))
+    await write(journal, *rows.head("m1", at=3, agent="mail", resource="ayşe", work_key="april"))
     assert await all_pages(journal, limit=1, **filters) == expected
 
 
@@ -141,6 +144,7 @@ async def test_filters(journal, filters, expected, rows):
             st.sampled_from(["suspended", "completed", "failed"]),
             st.sampled_from(["", "a", "b"]),
             st.sampled_from(["", "t"]),
+            st.sampled_from(["", "april", "may"]),
             st.integers(0, 5),
         ),
         max_size=12,
@@ -148,23 +152,35 @@ async def test_filters(journal, filters, expected, rows):
     status=st.sampled_from([None, "suspended", "completed"]),
     agent=st.sampled_from([None, "a", "b"]),
     thread=st.sampled_from([None, "t"]),
+    work_key=st.sampled_from([None, "april", "may", "June"]),
     limit=st.integers(1, 5),
     newest_first=st.booleans(),
 )
-async def test_pages_together_are_the_filtered_list(runs, status, agent, thread, limit, newest_first, rows):
+async def test_pages_together_are_the_filtered_list(runs, status, agent, thread, work_key, limit, newest_first, rows):
     async with InMemoryStorage() as storage:
-        for number, (its_status, its_agent, its_thread, at) in enumerate(runs):
-            ops = rows.head(f"r{number}", status=its_status, agent=its_agent, thread=its_thread, at=at)
+        for number, (its_status, its_agent, its_thread, its_key, at) in enumerate(runs):
+            ops = rows.head(
+                f"r{number}", status=its_status, agent=its_agent, thread=its_thread, work_key=its_key, at=at
+            )
             await write(storage.runs, *ops)
         listed = await all_pages(
-            storage.runs, status=status, agent=agent, thread_id=thread, limit=limit, newest_first=newest_first
+            storage.runs,
+            status=status,
+            agent=agent,
+            thread_id=thread,
+            work_key=work_key,
+            limit=limit,
+            newest_first=newest_first,
         )
     expected = [
         f"r{number}"
-        for number, (its_status, its_agent, its_thread, _) in enumerate(runs)
-        if status in (None, its_status) and agent in (None, its_agent) and thread in (None, its_thread)
+        for number, (its_status, its_agent, its_thread, its_key, _) in enumerate(runs)
+        if status in (None, its_status)
+        and agent in (None, its_agent)
+        and thread in (None, its_thread)
+        and work_key in (None, its_key)
     ]
-    times = [runs[int(name[1:])][3] for name in listed]
+    times = [runs[int(name[1:])][4] for name in listed]
     assert sorted(listed) == sorted(expected)
     assert times == sorted(times, reverse=newest_first)
 
@@ -173,7 +189,7 @@ async def test_a_cursor_of_another_list_is_refused(journal, rows):
     for number in range(3):
         await write(journal, *rows.head(f"r{number}", at=number, agent="a"))
     cursor = (await list_runs(journal, limit=1)).cursor
-    for options in ({"agent": "a"}, {"newest_first": False}, {"status": "completed"}):
+    for options in ({"agent": "a"}, {"newest_first": False}, {"status": "completed"}, {"work_key": "k"}):
         with pytest.raises(ConfigError, match="cursor"):
             await list_runs(journal, cursor=cursor, **options)
     for bad in ("", "x", "é", "AAAA", cursor[:-3], "bnVsbA"):

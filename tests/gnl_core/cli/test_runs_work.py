@@ -44,3 +44,8 @@ def test_a_run_is_shown_with_its_name_and_what_it_does_anew(gnl, shelf, april):
     assert f"  done anew by: {second}" in shown
     shown = gnl("runs", "show", *shelf.db, second).out.splitlines()
     assert {"  work: invoice / nisan", f"  does anew: {first}"} <= set(shown)
+
+
+def test_the_doctor_finds_nothing_wrong_with_an_execution(gnl, shelf, april):
+    ended = gnl("doctor", *shelf.db)
+    assert ended.code == 0, ended.out
