@@ -81,6 +81,7 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
     # unchanged then is what they left. The other way round, work that ends in between would pass for a doubt.
     timely = may_still_run(record, entry, request.now)
     alive = timely or is_at_it(request, record, entry)
+    executing = request.executes(entry.key)
     wanted: list[Key] = [
         keys.answer(root, part, record.call, kind, attempt),
         keys.evidence(root, part, record.call, attempt),
@@ -112,7 +113,7 @@ async def _begun(request: Request, call: Call, record: CallRecord, entry: Entry 
         return _context(request, call, state, record, entry, answer=answer, answer_entry=answer_entry)
     alive = alive and evidence is None
     if record.status == "running":
-        under_way = (timely and alive) or request.executes(entry.key)
+        under_way = (timely and alive) or executing or request.executes(entry.key)
         state = State.RUNNING if under_way else State.IN_DOUBT
     else:
         state = State.FAILED if record.status == "failed" else State.IN_DOUBT

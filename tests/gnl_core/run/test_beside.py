@@ -22,6 +22,7 @@ from gnl_core.journal import get
 from gnl_core.options import Options
 from gnl_core.owner import is_alive, is_dead, new_owner, register
 from gnl_core.request import Request
+from gnl_core.testing.faulty import FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
 ONE = [[("charge", {"order": 1})], "Done."]
@@ -216,6 +217,42 @@ async def test_twins_of_one_step_wait_however_long_the_first_takes(journal, effe
     assert not done
     charge.go_on.set()
     assert outputs(await task) == [{"receipt": 1}] * 3
+    assert effects.count() == 1
+
+
+class LateReads(FaultyJournal):
+    """Answers of decisions arrive only when a test says so, as from a server that is busy."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.read, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def get_many(self, wanted):
+        found = await super().get_many(wanted)
+        if any("answer" in key for key in wanted):
+            self.read.set()
+            await self.go_on.wait()
+        return found
+
+
+async def test_a_twin_whose_look_arrives_after_the_first_has_ended_gets_its_result(
+    journal, effects, clock, monkeypatch
+):
+    late, ended = LateReads(journal), asyncio.Event()
+    end = Request.body_ended
+    monkeypatch.setattr(Request, "body_ended", lambda request, one: (end(request, one), ended.set()))
+    charge = Waiting(effects, idempotency="args")
+    task = asyncio.ensure_future(drive(late, [charge.tool], [[("charge", {"order": 1})] * 2, "Done."]))
+    await charge.entered.wait()
+    clock.pass_ms(HOUR_MS)
+    late.go_on.clear()
+    late.read.clear()
+    await late.read.wait()
+    charge.go_on.set()
+    await ended.wait()
+    late.go_on.set()
+    assert outputs(await task) == [{"receipt": 1}] * 2
     assert effects.count() == 1
 
 
