@@ -7,6 +7,7 @@ may hold a doubt that nobody wrote down; those are read whole, by whoever asks h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from gnl_core.journal.port import Entry, Journal, Key
 CHUNK = 250
 """Runs of one read."""
 
+_QUESTION = re.compile(r"/([a-z_]{1,20})/([0-9]{1,9})\Z")
 _OPEN = ("suspended", "running", "failed")
 """Statuses of runs that may have open questions."""
 
@@ -59,12 +61,12 @@ def _needed(root: str, asks: Sequence[Entry]) -> list[Key]:
     for entry in asks:
         name = entry.value.get("question") if isinstance(entry.value, dict) else None
         place = keys.parse_call_id(entry.key[5]) if len(entry.key) == 6 else None
-        *_, kind, attempt = name.rsplit("/", 2) if isinstance(name, str) else ("", "")
-        if place is None or not (kind.isascii() and kind and attempt.isascii() and attempt.isdigit()):
+        parsed = _QUESTION.search(name) if isinstance(name, str) else None
+        if place is None or parsed is None:
             return []
         part, call = entry.key[4:]
         found += [keys.tool(root, part, *place), keys.model(root, part, place[0])]
-        found.append(keys.answer(root, part, call, kind, int(attempt)))
+        found.append(keys.answer(root, part, call, parsed[1], int(parsed[2])))
     return found
 
 

@@ -176,7 +176,8 @@ async def _still_asked(journal: Journal, rows: Mapping[Key, Entry], root: str, i
     _, part = keys.split_run_id(interrupt.run_id)
     place = keys.parse_call_id(interrupt.tool_call_id)
     entry = rows.get(keys.tool(root, part, *place)) if place else None
-    if entry is None or not read_call(entry).mirror_of:
+    # The row was read as a record a moment ago, or there would be no question.
+    if entry is None or not (isinstance(entry.value, dict) and entry.value.get("mirror_of")):
         return True
     outside = await get(journal, keys.decode(read_call(entry).mirror_of))
     work = read_call(outside) if outside is not None else None
