@@ -6,15 +6,13 @@ from types import MappingProxyType
 import gnl_core
 from gnl_core.testing.faulty import FaultyJournal
 
-KINDS = ("memory", "sqlite", "postgres", "redis")
-
 
 @dataclass(frozen=True, slots=True)
 class Store:
     """One store that nobody else uses; any number of storage objects, also of other processes, may open it.
 
     Attributes:
-        kind: One of KINDS.
+        kind: 'memory', 'sqlite', 'postgres' or 'redis'.
         storage: Name of the class in gnl_core that opens it.
         arguments: What that class takes by position.
         options: What it takes by name.
