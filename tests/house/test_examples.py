@@ -96,6 +96,20 @@ def test_two_workers_on_one_server_are_killed_at_will_and_each_job_is_done_once(
     assert [run["status"] for run in runs] == ["completed"] * jobs
 
 
+def test_batch_shows_its_plan_and_a_person_decides_on_the_repeat(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "batch.py")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "INV-2: Work with the same business identity (invoice) was already completed just now, via chat" in done.stdout
+    )
+    assert "One job twice in this batch: INV-3, inv-3; with another amount." in done.stdout
+    assert "2. INV-1 done, INV-2 suspended, INV-3 done" in done.stdout
+    assert "3. After the answer: INV-1 replayed, INV-2 denied, INV-3 replayed" in done.stdout
+    assert done.stdout.endswith("Paid: inv-2, INV-1, INV-3\n")
+
+
 @pytest.mark.llm
 def test_chat_talks_to_a_real_server_and_keeps_each_turn_as_a_run(tmp_path, real_llm):
     command = [

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gnl_core import Duplicates, RunLimits, SqliteStorage, keys, run_durable, tool
+from gnl_core import Duplicates, RunLimits, SqliteStorage, create_batch, keys, run_durable, tool
 from gnl_core.journal import Put
 from gnl_core.owner import new_owner, register, unregister
 from gnl_core.testing.scripted import ScriptedModel
@@ -140,3 +140,22 @@ def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, sh
         assert gnl("purge", *names, *shelf.db, "--yes").code == 0
     left = {one["check"] for one in gnl("doctor", *shelf.db, "--json").json["findings"]}
     assert not left & {"erasure.leftovers", "threads.orphans"}
+
+
+def test_a_batch_goes_with_its_items_and_its_neighbour_stays(gnl, journal):
+    async def fill():
+        async with SqliteStorage(journal) as storage:
+            paying = tool(side_effect=True)(pay.function)
+            batch = create_batch(journal=storage.runs, tool=paying, item_key="iban")
+            for name in ("a", "a-b"):
+                items = [{"iban": "TR-1"}, {"iban": "TR-2"}]
+                await batch.run(name, items, plan_token=(await batch.preflight(name, items)).token)
+
+    asyncio.run(fill())
+    told = gnl("purge", "batch", "a", "--db", journal)
+    assert (told.code, "batch 'a'" in told.out, "--yes deletes it" in told.err) == (0, True, True)
+    done = gnl("purge", "batch", "a", "--yes", "--db", journal, "--json").json
+    assert (done["runs"], done["rows"]["batch"]) == (2, 2)
+    left = [run["run_id"] for run in gnl("runs", "list", "--db", journal, "--json").json["runs"]]
+    assert sorted(left) == ["batch:a-b:TR-1", "batch:a-b:TR-2", "r-1", "r-10"]
+    assert gnl("purge", "batch", "a:b", "--db", journal).code == 2
