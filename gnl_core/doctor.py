@@ -26,6 +26,7 @@ from gnl_core.records import stamped
 from gnl_core.run_list import list_runs
 from gnl_core.summary import RunSummary
 from gnl_core.views import RunView, read_run
+from gnl_core.workflow.check import check_names
 
 Level = Literal["ok", "note", "waits", "fault"]
 """'ok' and 'note' need nobody; 'waits' needs a person or another drive; 'fault' is wrong and does not mend itself."""
@@ -174,7 +175,8 @@ async def _examine_run(journal: Journal, run: RunSummary, org: str) -> AsyncIter
             yield Finding(check="rows.values", level="fault", text=str(error), run_id=run_id, org=org, advice=_RESTORE)
             continue
         now = await journal.now()
-        for finding in (*_problems(view, org), *_waiting(view, now, org), *await _chain(journal, run_id, org)):
+        found = (*_problems(view, org), *_waiting(view, now, org), *_workflow(view, now, org))
+        for finding in (*found, *await _chain(journal, run_id, org)):
             yield finding
         wanted += [child.run_id for child in view.children]
     async for finding in _locks(journal, run, org):
@@ -239,16 +241,17 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
             text=f"run {run.run_id!r} has said running for {_hours(run.changed_at, now)}, and nobody drives it",
             run_id=run.run_id,
             org=org,
-            advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
+            advice=_drive_on(view),
         )
-    if run.status == "suspended" and run.parent is None and not view.questions and not view.children:
+    waits = view.workflow is not None and any(wait.open for wait in view.workflow.waits)
+    if run.status == "suspended" and run.parent is None and not (view.questions or view.children or waits):
         yield Finding(
             check="runs.answered",
             level="waits",
             text=f"every question of run {run.run_id!r} is answered, and nobody has driven it since",
             run_id=run.run_id,
             org=org,
-            advice=f"drive it on: gnl runs resume {run.run_id} --agent MODULE:FUNCTION",
+            advice=_drive_on(view),
         )
     for question in view.questions:
         in_doubt = question.kind == "in_doubt"
@@ -271,6 +274,25 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
                 else "gnl approvals approve, or deny"
             ),
         )
+
+
+def _drive_on(view: RunView) -> str:
+    if view.workflow is not None:
+        return "drive it on: run_workflow, by the program that began it"
+    return f"drive it on: gnl runs resume {view.run.run_id} --agent MODULE:FUNCTION"
+
+
+def _workflow(view: RunView, now: int, org: str) -> Iterator[Finding]:
+    """Tell where a workflow waits to be sent something, and of names and calls that have parted."""
+    run_id = view.run.run_id
+    ends = view.workflow is None or view.workflow.over or view.halted is not None
+    for wait in () if ends or view.workflow is None else view.workflow.waits:
+        if wait.open:
+            text = f"run {run_id!r} has waited for {wait.name!r} for {_hours(wait.asked_at, now)}"
+            advice = f"gnl workflow send {run_id} {wait.name} --json DATA"
+            yield Finding(check="runs.waiting", level="waits", text=text, run_id=run_id, org=org, advice=advice)
+    for level, text in check_names(view):
+        yield Finding(check="runs.names", level=level, text=text, run_id=run_id, org=org, advice=_RESTORE)
 
 
 async def _locks(journal: Journal, run: RunSummary, org: str) -> AsyncIterator[Finding]:

@@ -12,6 +12,7 @@ from gnl_core.journal.port import JsonValue
 from gnl_core.model.messages import Message, Usage, message_to_json
 from gnl_core.records import CallStatus
 from gnl_core.summary import RunSummary
+from gnl_core.workflow.view import WorkflowView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ class RunView:
         incidents: How many incidents are recorded in it.
         halted: {'kind', …} where nothing new starts in the request; None otherwise.
         calls: Calls without a recorded model step: those of a caller's own loop.
+        workflow: Steps by name, waits and result of a workflow's run; None for any other.
         problems: Gaps, and rows that cannot be read: such a run is not resumed before `gnl doctor` has been asked.
     """
 
@@ -129,6 +131,7 @@ class RunView:
     incidents: int
     halted: Mapping[str, JsonValue] | None
     problems: tuple[str, ...]
+    workflow: WorkflowView | None = None
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the run for programs."""
@@ -143,5 +146,6 @@ class RunView:
             "children": [child.to_json() for child in self.children],
             "incidents": self.incidents,
             "halted": dict(self.halted) if self.halted is not None else None,
+            "workflow": self.workflow.to_json() if self.workflow is not None else None,
             "problems": list(self.problems),
         }

@@ -21,6 +21,7 @@ from gnl_core.records import CallRecord, StepRecord, read_call, read_step, stamp
 from gnl_core.run_list import RunPage, count_runs_by_status, list_runs
 from gnl_core.run_view import CallView, RunView, StepView
 from gnl_core.summary import Driver, RunSummary, ViewStatus, driver_of, open_question, originals, parts_of, read_head
+from gnl_core.workflow.view import is_workflow_row, workflow_view
 
 __all__ = [
     "CallView",
@@ -51,6 +52,7 @@ class _Rows:
     incidents: int = 0
     problems: list[str] = field(default_factory=list)
     children: dict[str, RunSummary] = field(default_factory=dict)
+    workflow: list[Entry] = field(default_factory=list)
 
     def record(self, call: str) -> tuple[Entry, CallRecord] | None:
         """Return the record that answers a call: its own, or one of the same arguments."""
@@ -101,6 +103,8 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
     if summary.status == "interrupted":
         in_doubt = tuple(question.question for question in questions if question.kind == "in_doubt")
         summary = dataclasses.replace(summary, in_doubt=in_doubt)
+    is_workflow = rows.workflow or rows.input.get("kind") == "workflow"
+    workflow = workflow_view(rows.workflow, rows.problems) if is_workflow else None
     return RunView(
         run=summary,
         messages=tuple(_messages(rows)),
@@ -112,6 +116,7 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
         children=tuple(rows.children.values()),
         incidents=rows.incidents,
         halted=halt.value if halt is not None and isinstance(halt.value, dict) else None,
+        workflow=workflow,
         problems=(*rows.problems, *_gaps(rows, summary)),
     )
 
@@ -152,6 +157,8 @@ def _sort_in(rows: _Rows, entry: Entry) -> None:
             rows.answers.append((f"{rows.run_id}/{call}/{kind}/{int(attempt)}", answer))
         case ("incident", *_):
             rows.incidents += 1
+        case _ if is_workflow_row(entry.key):
+            rows.workflow.append(entry)
         case _:
             pass
 

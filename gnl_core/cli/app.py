@@ -22,6 +22,7 @@ from gnl_core.cli.purge import purge
 from gnl_core.cli.runs import runs
 from gnl_core.cli.sweep import sweep
 from gnl_core.cli.terminal import DONE, INTERNAL, INTERRUPTED, PROGRAM, USAGE, WAITS, complain, forgive_encoding
+from gnl_core.cli.workflow import workflow
 from gnl_core.errors import DoubtError, GnlError, LimitError, ModelError, RefusedError, ToolError
 
 
@@ -47,7 +48,7 @@ def cli(ctx: click.Context, /, db: str | None, schema: str | None, prefix: str |
     ctx.obj = Named(db, schema, prefix)
 
 
-for _command in (runs, approvals, claims, incidents, doctor, crashtest, sweep, purge):
+for _command in (runs, approvals, claims, incidents, doctor, crashtest, sweep, purge, workflow):
     cli.add_command(_command)
 
 

@@ -16,8 +16,8 @@ result_option: Callable[[Command], Command] = click.option(
 )
 
 
-def read_result(text: str) -> Any:
-    """Return the value of the option.
+def read_result(text: str, option: str = "--result") -> Any:
+    """Return the value of an option.
 
     Raises:
         click.UsageError: It is no JSON, or names a file that cannot be read.
@@ -27,9 +27,9 @@ def read_result(text: str) -> Any:
             text = Path(text[1:]).read_text(encoding="utf-8")
         return json.loads(text, parse_constant=_no_constant)
     except OSError as error:
-        raise click.UsageError(f"--result {text}: {error.strerror}") from None
+        raise click.UsageError(f"{option} {text}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--result is no JSON ({error}); a text stands in quotes: '\"done\"'") from None
+        raise click.UsageError(f"{option} is no JSON ({error}); a text stands in quotes: '\"done\"'") from None
 
 
 def _no_constant(name: str) -> Any:

@@ -9,6 +9,7 @@ import click
 from gnl_core.cli.approvals import labelled
 from gnl_core.cli.database import db_option, json_option, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
+from gnl_core.cli.workflow import workflow_lines
 from gnl_core.decisions import verb
 from gnl_core.journal.port import Journal
 from gnl_core.opening import Place
@@ -57,9 +58,10 @@ def _lines(view: RunView, now: int, most: int) -> Iterator[str]:
         for call in step.calls:
             yield from _call_lines(call, most)
     if view.calls:
-        yield "calls outside of recorded steps"
+        yield "calls" if view.workflow is not None else "calls outside of recorded steps"
         for call in view.calls:
             yield from _call_lines(call, most)
+    yield from workflow_lines(view, most)
     for child in view.children:
         # A head counts at the end of a drive.
         counts = "" if child.status in ("running", "interrupted") else f", {child.steps} steps, {child.calls} calls"
