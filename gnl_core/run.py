@@ -129,6 +129,7 @@ async def run_durable(
         NotAnAgentRunError: It is a workflow's run, or a batch's.
         RunInputMismatchError: It began with other content, and `strict_input` is set or a work key gave its id.
         RunSweptError: It was removed by a sweep.
+        RunFollowedError: It was not done, and its work was begun anew as another run (`rollover_run`).
         SideEffectRetryBlockedError: A call began and nobody knows how it ended; `.interrupts` holds the question.
         StepTimeoutError: A model step or a side effect took too long.
         LimitError: A limit stopped it.

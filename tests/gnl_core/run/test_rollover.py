@@ -225,6 +225,43 @@ async def test_a_slot_that_was_swept_is_passed_over(journal, rows, effects):
     assert await rows.all(keys.request("r@2")) == {}
 
 
+class Meanwhile:
+    """A store in which something else happens right before the first batch."""
+
+    def __init__(self, inner, happens):
+        self.inner, self.happens = inner, happens
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    async def apply(self, ops, *, batch):
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            await happens()
+        return await self.inner.apply(ops, batch=batch)
+
+
+async def test_a_slot_that_is_taken_at_the_last_moment_is_passed_over(journal, rows, effects):
+    await done(journal, effects)
+    assert await rollover_run(Meanwhile(journal, lambda: done(journal, effects, "r@2")), "r") == "r@3"
+    await done(journal, effects, "s")
+    happens = Meanwhile(journal, lambda: rows.put(keys.swept("s@2"), {"f": 1, "at": 1}))
+    assert await rollover_run(happens, "s") == "s@3"
+
+
+async def test_what_is_begun_at_the_last_moment_is_settled_first(journal, effects):
+    with pytest.raises(ModelUnavailableError):
+        await done(journal, effects, turns=[ModelUnavailableError("down")])
+    charge = charging(effects, confirm=True)
+
+    async def drive():
+        await resume_run(run_id="r", journal=journal, model=ScriptedModel(ONE), tools=[charge])
+
+    with pytest.raises(RolloverRefusedError, match="waits for a person"):
+        await rollover_run(Meanwhile(journal, drive), "r")
+    assert await value(journal, keys.head("r@2")) is None
+
+
 async def test_an_id_that_would_be_too_long_is_refused(journal, effects):
     long = "r" * keys.MAX_ID
     await done(journal, effects, long)
