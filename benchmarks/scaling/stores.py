@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import shutil
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gnl_core import keys, open_storage
 from gnl_core.journal import Journal, new_batch
@@ -58,11 +62,11 @@ def multiply(place: str, prefix: Key, rows: int) -> int:
             connection.execute(_insert(name, numbers, marks, "").encode())
             connection.execute("VACUUM ANALYZE gnl_rows")  # as autovacuum does a minute later
             return int(copies)
-    with closing(sqlite3.connect(place)) as connection, connection:
-        (there,) = connection.execute(f"SELECT count(*) FROM gnl_rows r WHERE {marks}").fetchone()  # noqa: S608
+    with closing(sqlite3.connect(place)) as file, file:
+        (there,) = file.execute(f"SELECT count(*) FROM gnl_rows r WHERE {marks}").fetchone()  # noqa: S608
         copies = -(-rows // there)
         counted = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {copies})"  # noqa: S608
-        connection.execute(_insert(name, "n", marks, counted))
+        file.execute(_insert(name, "n", marks, counted))
     return int(copies)
 
 
@@ -73,6 +77,30 @@ def _insert(name: str, numbers: str, marks: str, before: str) -> str:
         f"SELECT r.scope_id, '{name}-' || n.i || substr(r.key, {len(name) + 1}), {copied} "
         f"FROM {numbers}, gnl_rows r WHERE r.scope_id = 0 AND {marks}"
     )
+
+
+@contextmanager
+def twin(place: str) -> Iterator[str]:
+    """Yield a copy of a store that nobody has open; it is removed afterwards."""
+    if not is_server(place):
+        copied = Path(f"{place}.twin")
+        shutil.copyfile(place, copied)
+        try:
+            yield str(copied)
+        finally:
+            copied.unlink()
+        return
+    import psycopg  # noqa: PLC0415 - not needed for a file
+
+    parts = urlsplit(place)
+    name = f"gnl_bench_{secrets.token_hex(6)}"
+    with psycopg.connect(parts._replace(path="/template1").geturl(), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{parts.path[1:]}"'.encode())
+    with psycopg.connect(place, autocommit=True) as connection:
+        try:
+            yield parts._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
 def count_rows(place: str) -> int:
