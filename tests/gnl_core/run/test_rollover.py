@@ -298,6 +298,15 @@ async def test_a_run_that_waits_for_a_person_is_refused_until_it_is_over(journal
     assert await rollover_run(journal, "r") == "r@2"
 
 
+async def test_so_is_one_that_was_killed_while_it_was_driven_to_its_answer(journal, rows, effects):
+    charge = charging(effects, confirm=True)
+    await run_durable(run_id="r", journal=journal, model=ScriptedModel(ONE), tools=[charge], prompt="Go.")
+    await rows.put(keys.head("r"), {**(await value(journal, keys.head("r"))), "status": "running"})
+    with pytest.raises(RolloverRefusedError, match="waits for a person") as refused:
+        await rollover_run(journal, "r")
+    assert refused.value.detail["calls"] == ["r/s0p0 (charge)"]
+
+
 async def test_a_canceled_run_is_over_though_it_waited(journal, effects):
     charge = charging(effects, confirm=True)
     await run_durable(run_id="r", journal=journal, model=ScriptedModel(ONE), tools=[charge], prompt="Go.")
