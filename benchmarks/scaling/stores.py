@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -84,7 +83,9 @@ def twin(place: str) -> Iterator[str]:
     """Yield a copy of a store that nobody has open; it is removed afterwards."""
     if not is_server(place):
         copied = Path(f"{place}.twin")
-        shutil.copyfile(place, copied)
+        # By a connection: a part of it may still stand in the write-ahead log.
+        with closing(sqlite3.connect(place)) as source, closing(sqlite3.connect(copied)) as target:
+            source.backup(target)
         try:
             yield str(copied)
         finally:
