@@ -112,7 +112,6 @@ class Planner:
             rows = read.entries[start : start + len(some)]
             start += len(some)
             await self._sort(looked, rows, read.now)
-            self._found.warnings |= dict.fromkeys(looked.request.warnings)
 
     async def _sort(self, looked: _Looked, rows: Sequence[Entry | None], now: int) -> None:
         found, job = self._found, looked.job
@@ -143,7 +142,7 @@ class Planner:
         status, at, asked = head.get("status"), head.get("changed_at"), head.get("questions")
         at = at if isinstance(at, int) else 0
         when = age_text(now - at)
-        item = PlanItem(key=job.key, text="", run_id=job.run_id, tool_call_id=CALL, at=at, channel="batch")
+        item = PlanItem(key=job.key, text="", run_id=job.run_id, tool_call_id=CALL, at=at)
         if head.get("erasing"):
             place, text = self._found.unfinished, "Its run is being erased, or that was broken off: purge the batch."
         elif status == "completed":

@@ -46,9 +46,9 @@ class ItemReport:
     run_id: str
     outcome: Outcome
     code: str = ""
-    message: str = ""
+    message: str = field(default="", repr=False)
     output: object = field(default=None, repr=False)
-    interrupts: tuple[Interrupt, ...] = ()
+    interrupts: tuple[Interrupt, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
 
 

@@ -89,6 +89,11 @@ def read_rules(tool: Tool, item_key: ItemKey, base: Mapping[str, Any], given: Ma
             "say shared_thread=True if that is meant, or leave thread_id out",
             option="thread_id",
         )
+    if tool.window == "thread" and not own.get("thread_id"):
+        raise ConfigError(
+            f"tool '{tool.name}' remembers its work within a conversation, and the batch names none: give it thread_id",
+            option="thread_id",
+        )
     levels = [layered(base, expand_preset(own.pop("preset", None)))]
     if asked is not None or getattr(levels[0].get("limits"), "duplicates", None) is None:
         levels.append({"limits": _limits_of(asked or "suspend-item", own.get("thread_id"))})
@@ -157,10 +162,13 @@ def _read_limits(tool: Tool, options: Mapping[str, Any]) -> tuple[RunLimits, tup
             option="limits",
         )
     warnings = check_duplicates(limits.duplicates, {tool.name: tool}, asks=True)
-    if rule.scope == "thread" and not options.get("thread_id") and finder_of(limits.duplicates) is None:
+    finder = finder_of(limits.duplicates)
+    if not options.get("thread_id") and (rule.scope == "thread" or finder is not None):
         # Said once for the batch, and not by each of its runs.
-        limits = dataclasses.replace(limits, side_effect_duplicates=dataclasses.replace(rule, scope="request"))
-        note = f"equal arguments of {tool.name} are looked for in no conversation: the batch names no thread_id"
+        alone = dataclasses.replace(rule, scope="request", semantic=None)
+        limits = dataclasses.replace(limits, side_effect_duplicates=alone)
+        what = "equal arguments, and work that looks like it," if finder is not None else "equal arguments"
+        note = f"{what} of {tool.name} are looked for in no conversation: the batch names no thread_id"
         warnings = (*warnings, note)
     return limits, warnings
 

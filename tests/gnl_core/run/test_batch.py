@@ -26,6 +26,7 @@ from gnl_core import (
 )
 from gnl_core.errors import ConfigError, IdInvalidError, NotCanonicalError, StoreUnavailableError, ToolDeclarationError
 from gnl_core.journal import scan_all
+from gnl_core.prior import Inactive
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 from tests.stores import Clock
@@ -579,6 +580,29 @@ def test_a_tool_that_says_nothing_of_its_work_is_told_what_to_declare(effects):
             create_batch(journal=object(), tool=wrong, item_key="key")
     with pytest.raises(ToolDeclarationError, match="declare semantic_identity"):
         create_batch(journal=object(), tool=plain, item_key="key")
+
+
+async def test_a_tool_that_remembers_within_a_conversation_needs_one(journal):
+    @tool(idempotency="args", window="thread")
+    def book(room: str) -> str:
+        return f"booked {room}"
+
+    with pytest.raises(ConfigError, match="thread_id"):
+        create_batch(journal=journal, tool=book, item_key="room")
+    batch = create_batch(journal=journal, tool=book, item_key="room", thread_id="t")
+    assert (await go(batch, "march", [{"room": "7"}])).counts == {"done": 1}
+    plan = await batch.preflight("april", [{"room": "7"}])
+    assert [item.run_id for item in plan.exact_repeats] == ["batch:march:7"]
+
+
+async def test_a_finder_without_a_conversation_is_told_of_once_and_not_by_every_item(journal, effects, caplog):
+    finds = RunLimits(side_effect_duplicates=Duplicates(scope="thread", semantic=Inactive({})))
+    batch = batch_of(journal, effects, limits=finds)
+    assert any("names no thread_id" in warning for warning in batch.warnings)
+    report = await go(batch, "march", ITEMS)
+    assert report.counts == {"done": 4}
+    assert all(item.warnings == () for item in report.items)
+    assert "thread_id" not in caplog.text
 
 
 @pytest.mark.parametrize(
