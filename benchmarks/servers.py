@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -63,6 +65,7 @@ def on_disk(folder: Path, dsn: str | None) -> Iterator[str]:
     cluster = postgres(
         folder, shared_buffers="256MB", max_connections="200", autovacuum="on", checkpoint_timeout="30min"
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the server would outlive who is told to end
     try:
         yield cluster.start().tcp
     finally:
