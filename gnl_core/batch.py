@@ -163,7 +163,7 @@ class Batch:
         return make_plan(
             run_id=job.run_id,
             journal=self._journal,
-            model=NoModel(),
+            model=_NoModel(),
             messages=[],
             door=door,
             resource_id=job.resource,
@@ -219,6 +219,12 @@ class Batch:
             tool=self.tool.name,
             items=list(repeats),
         )
+
+
+class _NoModel(NoModel):
+    """Stands where a run's model would; lists show what the run is instead."""
+
+    spec = "batch/item"
 
 
 def _is_repeat(report: ItemReport) -> bool:

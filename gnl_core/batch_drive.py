@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gnl_core.tools import Tool
 
 _ENDINGS: dict[str, Outcome] = {"succeeded": "done", "denied": "denied", "failed": "failed", "suspended": "suspended"}
-_CODES = {error.__name__: error.code for error in (ToolArgumentsError, NotPerformedError)}
+_FAILURES: dict[str, type[ToolError]] = {error.__name__: error for error in (ToolArgumentsError, NotPerformedError)}
 
 
 async def drive_item(job: Job, plan: Plan, tool: Tool) -> ItemReport:
@@ -90,7 +90,8 @@ def _failure(slot: Slot) -> ToolError | None:
     if slot.status != "failed" or slot.record is None:
         return None
     error = slot.record.error or {}
-    return ToolError(str(error.get("message", "")), type=str(error.get("type", "ToolError")))
+    name = str(error.get("type", "ToolError"))
+    return _FAILURES.get(name, ToolError)(str(error.get("message", "")), type=name)
 
 
 def _questions(admitted: Admitted, slot: Slot) -> tuple[Interrupt, ...]:
@@ -116,14 +117,12 @@ def _report(job: Job, slot: Slot, interrupts: tuple[Interrupt, ...], warnings: l
     if error is not None:
         stopped = _stopped_outcome(slot, error)
         return _stopped(job, stopped, error, slot=slot, interrupts=interrupts, warnings=warnings)
-    outcome, code, record = _outcome(slot), "", slot.record
-    if outcome == "failed" and record is not None:
-        code = _CODES.get(str((record.error or {}).get("type")), ToolError.code)
+    outcome, failure = _outcome(slot), _failure(slot)
     return ItemReport(
         key=job.key,
         run_id=job.run_id,
         outcome=outcome,
-        code=code,
+        code=failure.code if failure is not None else "",
         message="" if outcome in ("done", "replayed") else _text(slot),
         output=decode(slot.output) if slot.status == "succeeded" else None,
         interrupts=interrupts,

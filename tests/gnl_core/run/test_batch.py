@@ -96,6 +96,7 @@ async def test_an_item_is_a_run_with_one_call_that_people_can_read(journal, effe
         "ann",
         "night-job",
     )
+    assert view.run.model == "batch/item"
     (call,) = view.calls
     assert (call.id, call.tool, call.status, call.args) == ("s0p0", "create", "succeeded", ITEMS[0])
     assert not view.problems
@@ -178,6 +179,7 @@ async def test_arguments_that_do_not_fit_are_told_beforehand_and_stop_that_item_
     report = await batch.run("march", items, plan_token=plan.token)
     assert outcomes(report) == {"k0": "done", "k9": "failed", "k8": "failed"}
     assert report.of("k8").code == "tool_arguments_invalid"
+    assert (await read_run(journal, "batch:march:k8")).run.error["code"] == "tool_arguments_invalid"
 
 
 async def test_a_store_that_is_away_for_one_item_leaves_it_not_run(journal, effects):
