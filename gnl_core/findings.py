@@ -250,11 +250,21 @@ class Findings:
         began = await get(self._request.journal, keys.input_of(root))
         return began is not None and began.version < row.version  # versions only grow, and none is used again
 
-    async def person_is_old(self) -> bool:
-        """Whether what stands under the person's name counts no more."""
+    def gives_way(self, row: Entry) -> bool:
+        """Whether a row of earlier work is a batch's item's, and this call is none of that batch.
+
+        Who was first stays first, but the batch's other items take that row for their own: what others did since would
+        be hidden from them. So what others do stands in its place.
+        """
+        value = row.value
+        batch = keys.batch_of(str(value.get("run", ""))) if isinstance(value, dict) else None
+        return batch is not None and batch != keys.batch_of(self._call.root)
+
+    async def person_gives_way(self) -> bool:
+        """Whether what stands under the person's name counts no more, or gives way to this call."""
         key = self.person_key
         entry = (await self._window()).get(key) if key is not None else None
-        return entry is not None and self._is_old(entry.updated_at)
+        return entry is not None and (self._is_old(entry.updated_at) or self.gives_way(entry))
 
     async def _window(self) -> dict[Key, Entry | None]:
         """Read the rows of earlier work that stand outside of the request, in one round trip."""

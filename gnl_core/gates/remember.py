@@ -45,6 +45,8 @@ class Remember:
             return (Replace(key, marker.version, value),), (_ends(key, value),)
         if found.is_own(marker):
             return (), (_ends(key, value, marker.version),)
+        if found.gives_way(marker):
+            return (), (_on_success(Replace(key, marker.version, {**value, "state": "done"})),)
         return (), ()
 
     def _tombstone(self, ctx: CallContext) -> tuple[Op, ...]:
@@ -75,7 +77,7 @@ class Remember:
             "sentence": identity.sentence,
             "amounts": amounts_of(identity),
         }
-        if await found.person_is_old():
+        if await found.person_gives_way():
             return (_on_success(Put(key, value)),)
         return (_on_success(Create(key, value, if_present="keep")),)
 

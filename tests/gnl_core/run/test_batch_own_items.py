@@ -3,10 +3,13 @@
 import pytest
 
 from gnl_core import (
+    Allow,
     Context,
     Duplicates,
     Gnl,
     NotAnAgentRunError,
+    NotPerformedError,
+    RequireApproval,
     RunLimits,
     SemanticIdentity,
     create_batch,
@@ -136,6 +139,73 @@ async def test_the_foreign_record_stays_first_and_every_item_of_its_identity_is_
 async def test_a_runs_repeat_by_chance_of_a_batchs_name_is_no_item(journal, effects):
     await chat(journal, effects, run_id="a:k1")
     assert outcomes(await go(batch_of(journal, effects), "a", TWINS[:1])) == ["suspended"]
+
+
+async def test_what_a_chat_did_between_two_items_of_one_identity_is_asked_about(journal, effects):
+    """The row under the person's name was the first item's; what others do since is not hidden behind it."""
+    batch = batch_of(journal, effects, creating(effects, confirm=True))
+    await go(batch, "a", TWINS)
+    await decide(journal, "batch:a:k1/s0p0/confirm/0", True)
+    assert outcomes(await go(batch, "a", TWINS)) == ["done", "suspended"]
+    (question,) = (await chat(journal, effects)).interrupts
+    assert question.prior["run_id"] == "batch:a:k1"
+    await decide(journal, question.question, True)
+    await chat(journal, effects)
+    (one, two) = (await go(batch_of(journal, effects), "b", TWINS)).interrupts
+    assert {one.prior["run_id"], two.prior["run_id"]} == {"chat"}
+    await decide(journal, "batch:a:k2/s0p0/confirm/0", True)
+    (asked,) = (await go(batch, "a", TWINS)).interrupts
+    assert (asked.kind, asked.prior["run_id"]) == ("duplicate", "chat"), "a yes without it is none to a repeat"
+    assert effects.count() == 2
+
+
+async def test_what_another_run_did_in_the_conversation_between_two_equal_items_is_asked_about(journal, effects):
+    async def other(**options):
+        return await run_durable(
+            run_id="other",
+            journal=journal,
+            model=ScriptedModel([[("ping", {"host": "h"})], "done"]),
+            tools=[pinging(effects)],
+            prompt="go",
+            thread_id="t",
+            limits=RunLimits(side_effect_duplicates=Duplicates(action="warn", scope="thread")),
+            **options,
+        )
+
+    # The second item is let in when the first is done, and another run has done the same in between.
+    held = {"open": False}
+
+    def guard(call):
+        return Allow() if held["open"] or call.run_id.endswith("k1") else RequireApproval("later")
+
+    batch = conversation(journal, effects, "k1", "k2", guard=guard)
+    assert outcomes(await go(batch, "a", SAME)) == ["done", "suspended"]
+    await other()
+    held["open"] = True
+    await decide(journal, "batch:a:k2/s0p0/guard/0", True)
+    (asked,) = (await go(batch, "a", SAME)).interrupts
+    assert asked.prior["run_id"] == "other"
+    assert effects.count() == 2
+
+
+async def test_one_who_fails_leaves_the_items_mark_where_it_was(journal, effects):
+    await go(conversation(journal, effects, "k1"), "a", SAME[:1])
+
+    @tool(name="ping", side_effect=True)
+    def failing(host: str) -> None:
+        raise NotPerformedError("no route")
+
+    await run_durable(
+        run_id="other",
+        journal=journal,
+        model=ScriptedModel([[("ping", {"host": "h"})], "done"]),
+        tools=[failing],
+        prompt="go",
+        thread_id="t",
+        limits=RunLimits(side_effect_duplicates=Duplicates(action="warn", scope="thread")),
+    )
+    report = await go(conversation(journal, effects, "k1"), "b", SAME[:1])
+    assert report.interrupts[0].prior["run_id"] == "batch:a:k1"
 
 
 # Erased items --------------------------------------------------------------------------------------------------------
