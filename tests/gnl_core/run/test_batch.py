@@ -406,6 +406,8 @@ async def test_equal_arguments_are_the_same_work_and_two_persons_are_two(journal
     assert apart.intra_batch_duplicates == ()
 
 
+# How the items are read is no matter of the store, and ten thousand of them take a server many seconds.
+@pytest.mark.parametrize("storage", ["memory", "sqlite"], indirect=True)
 async def test_ten_thousand_items_are_read_in_chunks(counting, journal, effects):
     items = [{"key": f"k{number}", "sku": str(number)} for number in range(10_000)]
     looking = counting(journal)
