@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from gnl_core.approvals import Answer as Answer
     from gnl_core.approvals import Approval as Approval
     from gnl_core.approvals import Interrupt as Interrupt
-    from gnl_core.batch import Batch as Batch
-    from gnl_core.batch import create_batch as create_batch
-    from gnl_core.batch_plan import BatchPlan as BatchPlan
-    from gnl_core.batch_plan import PlanItem as PlanItem
-    from gnl_core.batch_report import BatchReport as BatchReport
-    from gnl_core.batch_report import BatchView as BatchView
-    from gnl_core.batch_report import ItemReport as ItemReport
-    from gnl_core.batch_report import read_batch as read_batch
+    from gnl_core.batch.batch import Batch as Batch
+    from gnl_core.batch.batch import create_batch as create_batch
+    from gnl_core.batch.plan import BatchPlan as BatchPlan
+    from gnl_core.batch.plan import PlanItem as PlanItem
+    from gnl_core.batch.report import BatchReport as BatchReport
+    from gnl_core.batch.report import BatchView as BatchView
+    from gnl_core.batch.report import ItemReport as ItemReport
+    from gnl_core.batch.report import read_batch as read_batch
     from gnl_core.canonical import args_hash as args_hash
     from gnl_core.canonical import canonical_json as canonical_json
     from gnl_core.codec import decode as decode
@@ -168,9 +168,9 @@ _HOMES = {
     "gnl_core.agents": ("AgentOptions", "Gnl", "WorkflowOptions"),
     "gnl_core.ambient": ("release_failed_claim", "with_idempotency"),
     "gnl_core.approvals": ("Answer", "Approval", "Interrupt"),
-    "gnl_core.batch": ("Batch", "create_batch"),
-    "gnl_core.batch_plan": ("BatchPlan", "PlanItem"),
-    "gnl_core.batch_report": ("BatchReport", "BatchView", "ItemReport", "read_batch"),
+    "gnl_core.batch.batch": ("Batch", "create_batch"),
+    "gnl_core.batch.plan": ("BatchPlan", "PlanItem"),
+    "gnl_core.batch.report": ("BatchReport", "BatchView", "ItemReport", "read_batch"),
     "gnl_core.canonical": ("args_hash", "canonical_json"),
     "gnl_core.codec": ("decode", "encode"),
     "gnl_core.compensate": ("compensate_run",),

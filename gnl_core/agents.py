@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Required, Unpack
 
 from gnl_core import keys
-from gnl_core.batch_host import BatchHost
+from gnl_core.batch.host import BatchHost
 from gnl_core.composable import NoModel
 from gnl_core.errors import ConfigError, RefusedError
 from gnl_core.journal.port import Journal

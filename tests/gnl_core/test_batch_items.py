@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnl_core import keys
-from gnl_core.batch_items import read_items, token_of
+from gnl_core.batch.items import read_items, token_of
 
 NAMES = st.text("abAB01_-", min_size=1, max_size=5)
 VALUES = st.recursive(

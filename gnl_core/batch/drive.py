@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, admit
-from gnl_core.batch_preflight import CALL
-from gnl_core.batch_report import ItemReport, Outcome
+from gnl_core.batch.preflight import CALL
+from gnl_core.batch.report import ItemReport, Outcome
 from gnl_core.call import Caller
 from gnl_core.closing import close
 from gnl_core.codec import decode
@@ -28,7 +28,7 @@ from gnl_core.slots import Slot
 
 if TYPE_CHECKING:
     from gnl_core.approvals import Interrupt
-    from gnl_core.batch_items import Job
+    from gnl_core.batch.items import Job
     from gnl_core.run import Plan
     from gnl_core.tools import Tool
 

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from gnl_core import keys
-from gnl_core.batch_drive import drive_item
-from gnl_core.batch_items import Item, ItemKey, Job, read_items, token_of
-from gnl_core.batch_plan import BatchPlan
-from gnl_core.batch_preflight import Planner
-from gnl_core.batch_report import BatchReport, ItemReport, begin_batch, keep_report
-from gnl_core.batch_rules import BatchOptions, Rules, read_rules
+from gnl_core.batch.drive import drive_item
+from gnl_core.batch.items import Item, ItemKey, Job, read_items, token_of
+from gnl_core.batch.plan import BatchPlan
+from gnl_core.batch.preflight import Planner
+from gnl_core.batch.report import BatchReport, ItemReport, begin_batch, keep_report
+from gnl_core.batch.rules import BatchOptions, Rules, read_rules
 from gnl_core.composable import NoModel
 from gnl_core.door import Door
 from gnl_core.errors import (

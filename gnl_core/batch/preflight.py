@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gnl_core import keys
-from gnl_core.batch_items import Job
-from gnl_core.batch_plan import Alike, BatchPlan, PlanItem
+from gnl_core.batch.items import Job
+from gnl_core.batch.plan import Alike, BatchPlan, PlanItem
 from gnl_core.canonical import digest
 from gnl_core.errors import JournalError, NotCanonicalError, ToolArgumentsError
 from gnl_core.findings import Findings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gnl_core.batch import Batch, make_batch
-from gnl_core.batch_items import ItemKey
-from gnl_core.batch_rules import BatchOptions
+from gnl_core.batch.batch import Batch, make_batch
+from gnl_core.batch.items import ItemKey
+from gnl_core.batch.rules import BatchOptions
 from gnl_core.journal.port import Journal
 from gnl_core.tools import Tool
 

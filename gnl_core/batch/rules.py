@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gnl_core.batch_items import ItemKey, Resource
+from gnl_core.batch.items import ItemKey, Resource
 from gnl_core.duplicates import Duplicates, check_duplicates, finder_of, rule_for
 from gnl_core.errors import ConfigError, ToolDeclarationError
 from gnl_core.journal.port import JsonValue
