@@ -28,6 +28,7 @@ NOTED = frozenset(
         "run_actor_mismatch",
         "run_agent_mismatch",
         "run_busy",
+        "run_followed",
         "run_input_mismatch",
         "run_owner_mismatch",
         "run_swept",
