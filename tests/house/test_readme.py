@@ -13,7 +13,7 @@ from gnl_core import SqliteStorage, read_run
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-RUN, RECOVER, STREAM, OWN_LOOP, GATE, WORK, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUN, RECOVER, STREAM, OWN_LOOP, GATE, WORK, WORKFLOW, BATCH, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 PAYMENTS = """
 class Payments:
@@ -57,7 +57,7 @@ def test_the_first_example_runs_and_runs_again(tmp_path, monkeypatch, capsys):
         assert len(asyncio.run(read_run(storage.runs, "order-123")).steps) == 2
 
 
-@pytest.mark.parametrize("block", [STREAM, OWN_LOOP, WORK])
+@pytest.mark.parametrize("block", [STREAM, OWN_LOOP, WORK, WORKFLOW])
 def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": "__main__"}
@@ -66,6 +66,14 @@ def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, ca
         assert capsys.readouterr().out.endswith("The order is paid.\n")
     # The payments of the second time are empty: nothing was charged again.
     assert scope["payments"].charges == {}
+
+
+def test_the_batch_of_the_readme_does_each_item_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for told, charged in (("{'done': 2}", 2), ("{'replayed': 2}", 0)):
+        scope = {"__name__": "__main__"}
+        exec(compile(around(BATCH), "README.md", "exec"), scope)
+        assert (capsys.readouterr().out.strip(), len(scope["payments"].charges)) == (told, charged)
 
 
 def test_the_semantic_gate_of_the_readme_asks_about_the_second_wording(tmp_path, monkeypatch, capsys):

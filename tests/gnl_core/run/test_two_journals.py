@@ -10,7 +10,7 @@ import pytest
 from gnl_core import SqliteStorage
 from gnl_core.doctor import examine_runs
 
-DOCS = ("docs/retention.md",)
+DOCS = ("README.md", "docs/retention.md")
 """Where it must be said that both journals run the work."""
 
 WORKER = """
