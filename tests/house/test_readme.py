@@ -13,7 +13,8 @@ from gnl_core import SqliteStorage, read_run
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-RUN, RECOVER, STREAM, OWN_LOOP, GATE, WORK, WORKFLOW, BATCH, JUDGE, LIBRARY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUN, RECOVER, STREAM, OWN_LOOP, GATE, WORK, WORKFLOW, BATCH, JUDGE, LIBRARY = BLOCKS
 
 PAYMENTS = """
 class Payments:
