@@ -10,7 +10,6 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -129,17 +128,20 @@ async def _examine_scope(journal: Journal, org: str) -> AsyncIterator[Finding]:
         if cursor is None:
             break
     yield Finding(check="runs", level="ok", text=f"{count} runs looked at", org=org)
-    async for finding in _claims(journal, org):
-        yield finding
-    with suppress(StoreCorruptError, JournalFormatError):  # told by the look at the file
-        for finding in await examine_leftovers(journal, org):
-            yield finding
+    for check, look in (("claims.open", _examine_claims), ("erasure.leftovers", examine_leftovers)):
+        try:
+            for finding in await look(journal, org):
+                yield finding
+        except (StoreCorruptError, JournalFormatError) as error:
+            # The row is a fault of its own, told where each row is looked at; here it hides what this would have told.
+            yield Finding(check=check, level="note", text=f"not looked for to the end: {error}", org=org)
 
 
-async def _claims(journal: Journal, org: str) -> AsyncIterator[Finding]:
+async def _examine_claims(journal: Journal, org: str) -> list[Finding]:
     """Tell of keyed work whose end nobody knows and that no run is asked about: no list of questions shows it."""
     now = await journal.now()
-    # Rows that cannot be read are told by the look at the file.
+    findings = []
+    # Rows that cannot be read are told where each row is looked at.
     for claim in await list_claims(journal, unreadable=[]):
         if claim.question:
             continue
@@ -147,17 +149,23 @@ async def _claims(journal: Journal, org: str) -> AsyncIterator[Finding]:
             "failed, which says nothing of what it did" if claim.status == "failed" else "nobody recorded how it ended"
         )
         who = f"run {claim.run_id!r}, which is gone" if claim.run_id else "a program without a run"
-        yield Finding(
-            check="claims.open",
-            level="waits",
-            text=f"{claim.tool} was begun {_hours(claim.began_at, now)} ago by {who}; {how}. Its next call is refused",
-            key=claim.key,
-            org=org,
-            advice=(
-                f"look whether it happened; then gnl claims settle {claim.key} --result JSON (it did) or "
-                f"gnl claims release {claim.key} (it did not)"
-            ),
+        findings.append(
+            Finding(
+                check="claims.open",
+                level="waits",
+                text=(
+                    f"{claim.tool} was begun {_hours(claim.began_at, now)} ago by {who}; {how}. Its next call is "
+                    "refused"
+                ),
+                key=claim.key,
+                org=org,
+                advice=(
+                    f"look whether it happened; then gnl claims settle {claim.key} --result JSON (it did) or "
+                    f"gnl claims release {claim.key} (it did not)"
+                ),
+            )
         )
+    return findings
 
 
 _RESTORE = "restore the row from a copy of the journal, or update gnl-semantic if a newer release wrote it"

@@ -187,23 +187,44 @@ async def examine_rows(journal: Journal) -> list[Finding]:
     return list(check.findings())
 
 
-async def _every(journal: Journal, org: str, check: RowCheck) -> AsyncIterator[Entry]:
-    """Yield each row that can be read; of the others, tell, and go on behind them where their keys allow it."""
+async def _every(scope: Journal, org: str, check: RowCheck) -> AsyncIterator[Entry]:
+    """Yield each row that can be read, and tell of the others.
+
+    No page can begin behind a key that is misspelt: what stands behind the first of them is read from the end.
+    """
+    first: list[str] = []
+    async for entry in _until_misspelt(scope, org, check, first):
+        yield entry
+    last: list[str] = []
+    if first:
+        async for entry in _until_misspelt(scope, org, check, last, reverse=True):
+            if keys.encode(entry.key) < first[0]:
+                break  # it is gone meanwhile
+            yield entry
+    for name in sorted({*first, *last}):
+        between = f"; rows between it and {last[0]!r} were not looked at" if last > first and name in first else ""
+        check.fault("rows.keys", f"{name!r} is not the spelling of a key{between}", name, org, DELETE)
+
+
+async def _until_misspelt(
+    scope: Journal, org: str, check: RowCheck, misspelt: list[str], *, reverse: bool = False
+) -> AsyncIterator[Entry]:
+    """Yield rows up to the first whose key no page can begin behind, whose name `misspelt` then takes."""
     after: Key | None = None
     limit = _PAGE
     while True:
         try:
-            page = await journal.scan((), after=after, limit=limit)
+            page = await scope.scan((), after=after, limit=limit, reverse=reverse)
         except (StoreCorruptError, JournalFormatError) as error:
             if limit > 1:
                 limit //= 2  # the bad row is somewhere in the page: come nearer
                 continue
             name = str(error.detail.get("key") or "")
-            advice = UPDATE if isinstance(error, JournalFormatError) else RESTORE
             skipped = _key(name)
             if skipped is None or skipped == after:
-                check.fault("rows.keys", f"{error}; rows behind it were not looked at", name, org, DELETE)
+                misspelt.append(name)
                 return
+            advice = UPDATE if isinstance(error, JournalFormatError) else RESTORE
             check.fault("rows.values", str(error), name, org, advice)
             after = skipped
             continue

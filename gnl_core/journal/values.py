@@ -123,7 +123,9 @@ def key_of(text: str) -> Key:
             return tuple(text.split("/"))
         return keys.decode(text)
     except (ValueError, TypeError, AttributeError, IdInvalidError) as error:
-        raise StoreCorruptError(f"the row {text!r} has a key that no key is spelt like; run `gnl doctor`") from error
+        raise StoreCorruptError(
+            f"the row {text!r} has a key that no key is spelt like; run `gnl doctor`", key=text
+        ) from error
 
 
 def size_of(text: str) -> int:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import redis
 
-from gnl_core import keys, open_storage
+from gnl_core import keys
 from gnl_core.doctor_store import examine_store
 from gnl_core.journal import Put
 from gnl_core.journal.postgres import PostgresStorage
@@ -238,15 +238,50 @@ def test_rows_that_cannot_be_read_are_named_and_the_rest_is_looked_at(gnl, serve
     }
 
 
-def test_a_key_that_no_key_is_spelt_like_is_told(gnl, rows, postgres_dsn, new_schema):
-    schema = new_schema()
-    with (
-        open_storage(postgres_dsn, schema=schema) as storage,
-        psycopg.connect(postgres_dsn, autocommit=True) as connection,
-    ):
-        assert storage.runs.store_id
-        connection.execute(
-            f'INSERT INTO "{schema}".gnl_rows VALUES (0, %s, 1, 1, 1, 1, 1, 0, %s)', ("run/r05//head", "{}")
-        )
-    looked = gnl("doctor", "--db", postgres_dsn, "--schema", schema)
-    assert (looked.code, "rows behind it were not looked at" in looked.out) == (1, True)
+def misspell(book, *names):
+    """Write rows under keys that no release spells, past the checks of a journal."""
+    if book.kind == "postgres":
+        with psycopg.connect(book.path, autocommit=True) as connection:
+            for name in names:
+                table = f'"{book.options["schema"]}".gnl_rows'
+                connection.execute(f"INSERT INTO {table} VALUES (0, %s, 1, 1, 1, 1, 1, 0, %s)", (name, "{}"))
+        return
+    keys_of = f"{{{book.options['prefix']}}}:%s:"
+    with redis.Redis.from_url(book.path) as client:
+        for name in names:
+            client.zadd(keys_of % "names", {name: 0})
+            client.hset(keys_of % "stamps", name, "1 0 1 1 1 1")
+            client.hset(keys_of % "values", name, "{}")
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "between"),
+    [(("run/r05//head",), ""), (("run/r05//head", "run/r07/%2f"), "rows between it and 'run/r07/%2f'")],
+)
+def test_a_misspelt_key_hides_no_row_before_or_behind_it(gnl, server, misspelt, between):
+    bad = [Put(keys.head(run), {"f": 1}) for run in ("r01", "r09")]
+    server.write(*[op for number in range(3, 9) for op in server.head(f"r{number:02}")], *bad)
+    misspell(server, *misspelt)
+    looked = gnl("doctor", "--json", *server.db)
+    assert looked.code == 1
+    found = [finding for finding in looked.json["findings"] if finding["key"].startswith("run/")]
+    assert sorted((finding["check"], finding["key"]) for finding in found) == sorted(
+        [
+            *(("rows.keys", name) for name in misspelt),
+            ("rows.values", "run/r01/~/head"),
+            ("rows.values", "run/r09/~/head"),
+        ]
+    )
+    (first,) = [finding for finding in found if finding["key"] == misspelt[0]]
+    assert first["advice"] == "no release wrote it: delete it"
+    assert between in first["text"]
+    assert ("not looked at" in first["text"]) is bool(between)
+
+
+def test_what_a_misspelt_key_hides_is_said(gnl, server):
+    server.write(Put(keys.swept("gone"), {"f": 1, "at": 1, "prompt": "words"}))
+    misspell(server, "swept//x", "xrun/args//x")
+    looked = gnl("doctor", *server.db)
+    assert looked.code == 1
+    for check in ("claims.open", "erasure.leftovers"):
+        assert f"note   {check}: not looked for to the end: the row " in looked.out
