@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnl_core.errors import ConfigError, JournalFormatError, StoreUnavailableError
+from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError, StoreUnavailableError
 from gnl_core.journal.access import Access, missing
 from gnl_core.journal.batches import Span, Step
 from gnl_core.journal.durability import DurabilityFinding
@@ -70,6 +70,7 @@ class RedisSession:
         Raises:
             ConfigError: The server drops keys when its memory is full.
             JournalFormatError: A newer release wrote the store.
+            StoreCorruptError: Its head is missing, or is none.
         """
         state = self._state
         if not self._opened:
@@ -109,7 +110,12 @@ class RedisSession:
             answer = await self._head(line, keys)
         check_status(answer, self._state.address.where)
         _, store_id, schema = answer
-        if schema.isdigit() and int(schema) > SCHEMA:
+        if schema is None or not schema.isdigit():
+            raise StoreCorruptError(
+                f"the head of the store at {self._state.address.where} names no schema; restore it from a copy",
+                server=self._state.address.where,
+            )
+        if int(schema) > SCHEMA:
             raise JournalFormatError(
                 f"the store at {self._state.address.where} has schema {int(schema)}, this release knows {SCHEMA}: "
                 "update gnl-semantic",
@@ -130,7 +136,7 @@ class RedisSession:
             raise
         if found[0] is None:
             raise missing(f"the Redis server {where} under the prefix {self._state.prefix!r}")
-        return (b"ok", found[0], found[1] or b"")
+        return (b"ok", *found)
 
     async def get_many(self, org: str, names: list[str], asked: Sequence[Key]) -> Read:
         """Read rows in the order asked."""

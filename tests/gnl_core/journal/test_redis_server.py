@@ -406,3 +406,18 @@ async def test_a_store_lives_in_one_slot_of_a_cluster(new_redis):
 def test_each_servers_words_for_an_error_mean_the_same(text, error, code):
     found = refusal(redis.ResponseError(text), "here", writes=True)
     assert (type(found), code_of(redis.ResponseError(text))) == (error, code)
+
+
+@pytest.mark.parametrize("schema", [None, "one"])
+@pytest.mark.parametrize("access", ["make", "write", "read"])
+async def test_a_head_without_a_schema_is_refused_by_every_access(new_redis, admin, access, schema):
+    server = new_redis()
+    async with open_storage(server) as storage:
+        await storage.runs.apply([Create(("a",), 1)], batch=new_batch())
+    if schema is None:
+        admin(server).hdel("{gnl}:store", "schema")
+    else:
+        admin(server).hset("{gnl}:store", "schema", schema)
+    async with open_storage(server, access=access) as storage:
+        with pytest.raises(StoreCorruptError, match="names no schema"):
+            await storage.runs.get_many([("a",)])
