@@ -313,7 +313,7 @@ def test_a_run_store_without_consent_is_refused_with_its_reason():
 @pytest.mark.parametrize(
     ("url", "options", "naming"),
     [
-        ("http://localhost", {}, "'http'"),
+        ("http://localhost", {}, "must begin with redis://"),
         ("localhost:6379", {}, "redis://"),
         (5, {}, "URL"),
         ("redis://localhost?health_check_interval=x", {}, "none"),
