@@ -110,6 +110,25 @@ def test_batch_shows_its_plan_and_a_person_decides_on_the_repeat(tmp_path):
     assert done.stdout.endswith("Paid: inv-2, INV-1, INV-3\n")
 
 
+def test_workflow_dies_waits_and_ends_with_one_charge(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "workflow.py")],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ended with status 9" in done.stdout
+    assert "suspended: waits for ['bank'], output None" in done.stdout
+    assert (
+        "completed: waits for [], output {'order': 'A-17', 'receipt': 'receipt', 'cleared': 'on 2 April'}"
+        in done.stdout
+    )
+    assert "Charges: 1" in done.stdout
+
+
 @pytest.mark.llm
 def test_chat_talks_to_a_real_server_and_keeps_each_turn_as_a_run(tmp_path, real_llm):
     command = [
