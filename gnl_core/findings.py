@@ -238,13 +238,16 @@ class Findings:
         """Whether another item of this call's own batch wrote a row of earlier work, and its run is still there.
 
         A batch says itself what its items are, so they are no repeats of each other. An item whose run was erased is no
-        item of what is run now, though the ids are the same: its row is older than the run that has its id today.
+        item of what is run now, though the ids are the same: its row is older than the run that has its id today. Nor
+        is a row the batch's own that took the place of others' work, which repeats theirs to its twins as well.
         """
         batch = keys.batch_of(self._call.root)
         if batch is None or row is None:
             return False
         value = row.value
-        root = keys.split_run_id(str(value.get("run", "")))[0] if isinstance(value, dict) else ""
+        if not isinstance(value, dict) or value.get("repeats"):
+            return False
+        root = keys.split_run_id(str(value.get("run", "")))[0]
         if root == self._call.root or keys.batch_of(root) != batch:
             return False
         began = await get(self._request.journal, keys.input_of(root))
@@ -260,11 +263,14 @@ class Findings:
         batch = keys.batch_of(str(value.get("run", ""))) if isinstance(value, dict) else None
         return batch is not None and batch != keys.batch_of(self._call.root)
 
-    async def person_gives_way(self) -> bool:
-        """Whether what stands under the person's name counts no more, or gives way to this call."""
+    async def person_row(self) -> Entry | None:
+        """Return what stands under the person's name, whoever did it and however long ago."""
         key = self.person_key
-        entry = (await self._window()).get(key) if key is not None else None
-        return entry is not None and (self._is_old(entry.updated_at) or self.gives_way(entry))
+        return (await self._window()).get(key) if key is not None else None
+
+    def is_over(self, row: Entry) -> bool:
+        """Whether a row of earlier work is so old that it counts no more."""
+        return self._is_old(row.updated_at)
 
     async def _window(self) -> dict[Key, Entry | None]:
         """Read the rows of earlier work that stand outside of the request, in one round trip."""

@@ -46,7 +46,7 @@ class Remember:
         if found.is_own(marker):
             return (), (_ends(key, value, marker.version),)
         if found.gives_way(marker):
-            return (), (_on_success(Replace(key, marker.version, {**value, "state": "done"})),)
+            return (), (_on_success(Replace(key, marker.version, {**value, "state": "done", "repeats": True})),)
         return (), ()
 
     def _tombstone(self, ctx: CallContext) -> tuple[Op, ...]:
@@ -77,8 +77,11 @@ class Remember:
             "sentence": identity.sentence,
             "amounts": amounts_of(identity),
         }
-        if await found.person_gives_way():
+        row = await found.person_row()
+        if row is not None and found.is_over(row):
             return (_on_success(Put(key, value)),)
+        if row is not None and found.gives_way(row):
+            return (_on_success(Put(key, {**value, "repeats": True})),)
         return (_on_success(Create(key, value, if_present="keep")),)
 
     async def _similar(self, ctx: CallContext) -> tuple[Finish, ...]:
