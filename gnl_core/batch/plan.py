@@ -58,7 +58,8 @@ class BatchPlan:
         amount_mismatches: The same, with other amounts: a new job, or a typing error.
         suspended: Items of this batch that wait for a person.
         unfinished: Items of this batch that were begun and are not over: they go on.
-        already_done: Items of this batch that are over: what is recorded of them is given.
+        already_done: Items of this batch that are over: what is recorded of them is given. Of those that a sweep
+            removed nothing is, and they do not run again.
         unfit: Items whose arguments do not fit the tool.
         xid_scope_disabled: Keys of items that name no person, so that nobody's earlier jobs can be looked at.
         xid_identity_unusable: Items whose arguments cannot tell one job from another, so that they are not compared;

@@ -36,7 +36,7 @@ CALL = keys.call_id(0, 0)
 """The id of the one call that an item's run makes."""
 
 CHUNK = 100
-"""Items whose rows are read together, some four rows each."""
+"""Items whose rows are read together, some five rows each."""
 
 
 @dataclass(slots=True)
@@ -121,11 +121,15 @@ class Planner:
         if head is not None:
             self._begun(job, head, now)
             return
+        if rows[1] is not None:
+            text = f"It was here and a sweep removed it {age_text(now - rows[1].updated_at)}: it is not run again."
+            found.already_done.append(PlanItem(key=job.key, text=text, at=rows[1].updated_at))
+            return
         if looked.findings is None or looked.call is None:
             found.unfit.append(PlanItem(key=job.key, text=looked.unfit))
             return
         findings = looked.findings
-        findings.take(findings.window, Read(tuple(rows[1 : 1 + len(findings.window)]), now))
+        findings.take(findings.window, Read(tuple(rows[2 : 2 + len(findings.window)]), now))
         prior = self._recorded(looked.call, rows[-1]) if looked.call.keyed else await _prior(findings)
         if prior is not None and looked.call.keyed and await findings.is_of_own_batch(rows[-1]):
             prior = None
@@ -195,8 +199,8 @@ class _Looked:
 
     @property
     def wanted(self) -> list[Key]:
-        """The rows that say what is known of it: its run's head, earlier work, and the record of work that is named."""
-        some = [keys.head(self.job.run_id)]
+        """The rows that say what is known of it: its head and tombstone, earlier work, the record of work that is named."""
+        some = [keys.head(self.job.run_id), keys.swept(self.job.run_id)]
         if self.findings is not None and self.call is not None:
             some += self.findings.window
             some += [self.call.record_key] if self.call.keyed else []

@@ -107,8 +107,9 @@ def read_rules(tool: Tool, item_key: ItemKey, base: Mapping[str, Any], given: Ma
         resource=resource,
         fails=asked == "fail-batch",
         concurrency=concurrency,
-        # Whatever an id is said to stand for, an item is what it began as: its record answers for no other one.
-        options={**options, "limits": limits, "strict_input": True},
+        # Whatever an id is said to stand for, an item is what it began as: its record answers for no other one. And
+        # nobody chooses its id for a second time: one that a sweep removed, and left a tombstone of, ran.
+        options={**options, "limits": limits, "strict_input": True, "tombstone_policy": "reject"},
         policy={
             "tool": tool.name,
             "on_duplicate": asked,

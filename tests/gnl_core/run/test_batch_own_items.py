@@ -188,6 +188,30 @@ async def test_what_another_run_did_in_the_conversation_between_two_equal_items_
     assert effects.count() == 2
 
 
+@pytest.mark.parametrize("kind", ["person", "conversation"])
+async def test_an_item_that_repeats_another_batchs_hides_that_from_no_twin_of_its_own(journal, effects, kind):
+    def guard(call):
+        return RequireApproval("later") if call.run_id.startswith("batch:b:") else Allow()
+
+    def batch(*names):
+        if kind == "person":
+            return batch_of(journal, effects, guard=guard)
+        return conversation(journal, effects, *(names or ("k1", "k2")), guard=guard)
+
+    items = TWINS if kind == "person" else SAME
+    assert outcomes(await go(batch(), "b", items)) == ["suspended", "suspended"]
+    await go(batch("k1"), "a", items[:1])
+    await decide(journal, "batch:b:k1/s0p0/guard/0", True)
+    (one, _) = (await go(batch(), "b", items)).interrupts
+    assert one.prior["run_id"] == "batch:a:k1"
+    await decide(journal, one.question, True)
+    assert outcomes(await go(batch(), "b", items)) == ["done", "suspended"]
+    await decide(journal, "batch:b:k2/s0p0/guard/0", True)
+    (asked,) = (await go(batch(), "b", items)).interrupts
+    assert (asked.kind, asked.prior["run_id"]) == ("duplicate", "batch:b:k1")
+    assert effects.count() == 2
+
+
 async def test_one_who_fails_leaves_the_items_mark_where_it_was(journal, effects):
     await go(conversation(journal, effects, "k1"), "a", SAME[:1])
 
@@ -233,6 +257,18 @@ async def test_what_an_erased_item_did_is_earlier_work_to_it_and_to_its_twins(jo
     again = await batch.run("a", TWINS, plan_token=plan.token)
     assert [item.key for item in again.items if item.outcome == "suspended"] == asked
     assert effects.count() == before
+
+
+async def test_an_item_that_left_a_tombstone_is_not_run_again(journal, effects):
+    batch = create_batch(journal=journal, tool=pinging(effects), item_key="host")
+    await go(batch, "a", SAME[:1])
+    await _passed(journal)
+    assert (await sweep_runs(journal, older_than_ms=1, tombstones=True)).tombstones == 1
+    plan = await batch.preflight("a", SAME[:1])
+    assert ([item.key for item in plan.already_done], plan.fresh) == (["h"], ())
+    (item,) = (await batch.run("a", SAME[:1], plan_token=plan.token)).items
+    assert (item.outcome, item.code) == ("not-run", "run_swept")
+    assert effects.count() == 1
 
 
 async def _passed(journal):
