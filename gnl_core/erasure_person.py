@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnl_core import keys
+from gnl_core.batch.report import forget_items
 from gnl_core.belonging import thread_owner
 from gnl_core.eraser import Eraser, driven_error
 from gnl_core.erasure import Purged, claimed_error, is_claimed, purged
@@ -28,7 +29,8 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
 
     That is: their runs with sub-agents, answers, incidents and indexes; the conversations that no other person's runs
     worked in, and of the others their own part; their jobs across channels; work recorded for them across runs and in
-    conversations; the traces of swept runs. Refusals in the ledger stay: they hold no content.
+    conversations; the traces of swept runs; their items in the reports of batches, but for those whose runs were swept.
+    Refusals in the ledger stay: they hold no content.
 
     Rows that name nobody cannot be found: `list_orphan_thread_state` counts them. The head of every run and every
     conversation's records are read for it once, which takes its time in a large journal.
@@ -59,9 +61,9 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
         raise driven_error(what, await eraser.indexed("res", resource_id))
     await eraser.under(keys.jobs_of(resource_id))
     for thread in person.shared:
-        await eraser.under(keys.worked(thread, resource_id))
         if await thread_owner(journal, thread) == resource_id:
             await eraser.under(keys.thread_owner(thread))
+        await eraser.under(keys.worked(thread, resource_id))  # last: it is what leads to the conversation
     await eraser.under(keys.traces_of(resource_id))
     return purged(what, eraser)
 
@@ -167,6 +169,7 @@ class _Person:
         for entry in self.late:
             await eraser.late(entry)
         await eraser.rows(self.records)
+        await self._leave_batches()
         for root in self.roots:
             await eraser.run(root)
         # An index row whose run is gone is nobody's any more.
@@ -177,6 +180,17 @@ class _Person:
             await eraser.rows(
                 [row.key async for row in index if row.key[-1] in looked and not looked[row.key[-1]].head]
             )
+
+    async def _leave_batches(self) -> None:
+        """Take their items out of the reports of batches, before the runs go that lead to them."""
+        batches: dict[str, set[str]] = {}
+        for root in self.roots:
+            batch = keys.batch_of(root)
+            if batch is not None:
+                batches.setdefault(batch, set()).add(root.rpartition(":")[2])
+        if not self.eraser.dry_run:
+            for batch, items in batches.items():
+                await forget_items(self.eraser.journal, batch, items)
 
 
 def _root(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,18 @@ from gnl_core import keys
 from gnl_core.approvals import Interrupt
 from gnl_core.errors import BatchPlanMismatchError, RunBusyError, StoreCorruptError
 from gnl_core.journal import get
-from gnl_core.journal.port import Create, Entry, Expect, Journal, JsonValue, Op, Refused, Replace, new_batch
+from gnl_core.journal.port import (
+    Create,
+    Delete,
+    Entry,
+    Expect,
+    Journal,
+    JsonValue,
+    Op,
+    Refused,
+    Replace,
+    new_batch,
+)
 from gnl_core.records import FORMAT, stamped
 
 Outcome: TypeAlias = Literal["done", "replayed", "skipped", "denied", "suspended", "failed", "not-run"]
@@ -188,9 +199,7 @@ async def keep_report(journal: Journal, batch_id: str, token: str, plan: int, it
         row = await get(journal, key)
         outcomes = _merged(_outcomes(row), items)
         runs: Any = stamped(row).get("runs") if row is not None else 0
-        counts: dict[str, JsonValue] = dict(Counter(outcome for outcome, _ in outcomes.values()))
-        value: dict[str, JsonValue] = {"f": FORMAT, "token": token, "counts": counts, "runs": _count(runs) + 1}
-        blob = json.dumps(outcomes, separators=(",", ":")).encode()
+        value, blob = _written({"f": FORMAT, "token": token, "runs": _count(runs) + 1}, outcomes)
         write: Op = Create(key, value, blob) if row is None else Replace(key, row.version, value, blob)
         outcome = await journal.apply((Expect(keys.batch_plan(batch_id), plan), write), batch=new_batch())
         if not isinstance(outcome, Refused):
@@ -198,6 +207,39 @@ async def keep_report(journal: Journal, batch_id: str, token: str, plan: int, it
         if outcome.op == 0:
             return False
     raise RunBusyError(f"the report of batch {batch_id!r} changes all the time", retry_after=1, batch_id=batch_id)
+
+
+async def forget_items(journal: Journal, batch_id: str, items: Collection[str]) -> None:
+    """Take items out of a batch's report: their keys may name the persons that they are of.
+
+    A report that cannot be read goes whole: what the items came to is recorded with them.
+
+    Raises:
+        RunBusyError: It changes all the time.
+        JournalFormatError: A later release wrote it.
+        JournalError: The store did not take it.
+    """
+    key = keys.batch_report(batch_id)
+    for _ in range(_TRIES):
+        row = await get(journal, key)
+        if row is None:
+            return
+        try:
+            before = _outcomes(row)
+            if not any(item in before for item in items):
+                return
+            after = {item: outcome for item, outcome in before.items() if item not in items}
+            write: Op = Replace(key, row.version, *_written(stamped(row), after))
+        except StoreCorruptError:
+            write = Delete(key, row.version)
+        if not isinstance(await journal.apply((write,), batch=new_batch()), Refused):
+            return
+    raise RunBusyError(f"the report of batch {batch_id!r} changes all the time", retry_after=1, batch_id=batch_id)
+
+
+def _written(value: Mapping[str, JsonValue], outcomes: Mapping[str, tuple[str, str]]) -> tuple[JsonValue, bytes]:
+    counts: dict[str, JsonValue] = dict(Counter(outcome for outcome, _ in outcomes.values()))
+    return {**value, "counts": counts}, json.dumps(outcomes, separators=(",", ":")).encode()
 
 
 def _count(value: object) -> int:

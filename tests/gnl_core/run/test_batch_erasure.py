@@ -132,6 +132,23 @@ async def test_erasing_a_person_reaches_their_items(journal):
     assert "sku-0" not in str([entry async for entry in scan_all(journal, (), blobs=True)])
 
 
+async def test_the_report_forgets_the_items_of_an_erased_person(journal):
+    """An item's key may be a person's name; the others' outcomes stay."""
+    items = [{"key": name, "sku": "x"} for name in ("ann", "bob")]
+    await go(batch_of(journal, resource_id=lambda item: item["key"]), "a", items)
+    await purge_resource(journal, "ann", dry_run=True)
+    assert (await read_batch(journal, "a")).counts == {"done": 2}
+    await purge_resource(journal, "ann")
+    view = await read_batch(journal, "a")
+    assert (view.outcomes, view.counts, view.runs) == ({"bob": ("done", "")}, {"done": 1}, 1)
+    left = [entry async for entry in scan_all(journal, (), blobs=True)]
+    assert "'ann'" not in str(left)
+    assert '"ann"' not in str(left)
+    await journal.apply((Put(keys.batch_report("a"), {"f": 1}, b"["),), batch=new_batch())
+    await purge_resource(journal, "bob")
+    assert [entry.key async for entry in scan_all(journal, ("batch",))] == [keys.batch_plan("a")]
+
+
 async def test_the_doctor_tells_of_a_batch_without_its_plan(journal):
     await go(batch_of(journal), "a")
     assert await examine_leftovers(journal, "") == []

@@ -335,7 +335,7 @@ async def test_l76_a_person_is_gone_wherever_the_erasure_broke_off_before(storag
         number += step
         for run, thread in (("r1", "t1"), ("r2", "t2"), ("r3", "shared")):
             calls = ("a", ("charge", {"order": f"{run}-{number}"}))
-            await drive(journal, run, *calls, thread_id=thread, resource_id="ann")
+            await drive(journal, run, *calls, thread_id=thread, resource_id="ann", shared_thread=False)
         await drive(journal, f"other{number}", "b", thread_id="shared", resource_id="bob")
         when = "before" if action == "unavailable" else "after"
         faulty = FaultyJournal(journal, fault=Fault(number=number, action=action, when=when))
