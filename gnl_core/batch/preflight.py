@@ -199,7 +199,7 @@ class _Looked:
 
     @property
     def wanted(self) -> list[Key]:
-        """The rows that say what is known of it: its head and tombstone, earlier work, the record of work that is named."""
+        """The rows that say what is known of it: its head and tombstone, earlier work, the record of named work."""
         some = [keys.head(self.job.run_id), keys.swept(self.job.run_id)]
         if self.findings is not None and self.call is not None:
             some += self.findings.window
