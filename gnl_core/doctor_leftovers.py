@@ -5,6 +5,7 @@ All of it is told, and never deleted here.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,9 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
         wrong += [f"rows of {len(headless)} runs stand without their head"] * bool(headless)
         named = (*half, *headless)
         shown = ", ".join(map(repr, named[:_SHOWN])) + (" …" if len(named) > _SHOWN else "")
-        advice = (
-            f"end it: gnl purge run {named[0]} --yes, and so on" if half else f"gnl purge run {named[0]}, and so on"
-        )
+        words = ("run", named[0])
+        advice = f"end it: {_purge(*words, org=org, yes=True)}" if half else _purge(*words, org=org)
+        advice += ", and so on"
         found.append(
             Finding(
                 check="erasure.leftovers",
@@ -73,7 +74,10 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
                 level="note",
                 text=f"{len(orphans)} conversations, {rows} rows, name no person: no erasure of a person finds them",
                 org=org,
-                advice="gnl sweep threads --older-than AGE deletes conversations by age, gnl purge thread one of them",
+                advice=(
+                    f"gnl sweep threads --older-than AGE{_of(org)} deletes conversations by age, "
+                    f"{_purge('thread', orphans[0].thread_id, org=org)} one of them"
+                ),
             )
         )
     if not org:
@@ -83,12 +87,21 @@ async def examine_leftovers(journal: Journal, org: str) -> list[Finding]:
                 level="waits",
                 text=f"the erasing of organisation {name!r} was broken off",
                 org=name,
-                advice=f"end it: gnl purge org {name} --yes",
+                advice=f"end it: {_purge('org', name, yes=True)}",
             )
             async for name in segments_of(journal, ("org",))
             if await _is_begun(journal, name)
         ]
     return found
+
+
+def _purge(*words: str, org: str = "", yes: bool = False) -> str:
+    """Return a command as a shell takes it; without its organisation it would find nothing, and end well."""
+    return f"{shlex.join(('gnl', 'purge', *words))}{_of(org)}{' --yes' if yes else ''}"
+
+
+def _of(org: str) -> str:
+    return f" --org {shlex.quote(org)}" if org else ""
 
 
 async def _is_begun(journal: Journal, org: str) -> bool:
@@ -112,7 +125,7 @@ async def _examine_batches(journal: Journal, org: str, roots: Sequence[str]) -> 
             level="waits",
             text=f"{len(wrong)} batches have rows and no plan: {shown}",
             org=org,
-            advice=f"end their erasing: gnl purge batch {wrong[0]} --yes, and so on",
+            advice=f"end their erasing: {_purge('batch', wrong[0], org=org, yes=True)}, and so on",
         )
     ]
 

@@ -71,10 +71,11 @@ class Book:
         self.head, self.step, self.call = rows.head, rows.step, rows.call
         self.lock, self.dead_lock = rows.lock, rows.dead_lock
 
-    def write(self, *ops):
+    def write(self, *ops, org=""):
         async def do():
             async with self.open() as storage:
-                await storage.runs.apply(ops, batch=new_batch())
+                journal = storage.runs.scoped(org) if org else storage.runs
+                await journal.apply(ops, batch=new_batch())
 
         asyncio.run(do())
 

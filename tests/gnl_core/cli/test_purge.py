@@ -1,6 +1,8 @@
 """`gnl purge` and `gnl sweep`: told beforehand, done with --yes, and nothing left to read in the files."""
 
 import asyncio
+import re
+import shlex
 import subprocess
 import sys
 
@@ -140,6 +142,28 @@ def test_doctor_counts_what_broken_off_erasures_left_and_what_is_nobodys(gnl, sh
         assert gnl("purge", *names, *shelf.db, "--yes").code == 0
     left = {one["check"] for one in gnl("doctor", *shelf.db, "--json").json["findings"]}
     assert not left & {"erasure.leftovers", "threads.orphans"}
+
+
+def test_the_commands_that_doctor_names_find_what_they_are_about(gnl, shelf):
+    marker = keys.marker(keys.thread_scope("it's"), "pay", "ab")
+    shelf.write(
+        *shelf.head("half", erasing=True, agent="shop"),
+        *shelf.head("batch:b:item"),
+        Put(marker, {"f": 1, "run": "x", "call": "s0p0"}),
+        org="acme",
+    )
+    found = {one["check"]: one for one in gnl("doctor", *shelf.db, "--json").json["findings"] if one["org"] == "acme"}
+    for check, words in (
+        ("erasure.leftovers", ["run", "half", "--org", "acme", "--yes"]),
+        ("batches.orphans", ["batch", "b", "--org", "acme", "--yes"]),
+        ("threads.orphans", ["thread", "it's", "--org", "acme"]),
+    ):
+        (command,) = re.findall(r"gnl purge .*?(?=, and so on| one of them|$)", found[check]["advice"])
+        assert shlex.split(command) == ["gnl", "purge", *words]
+        yes = [] if "--yes" in words else ["--yes"]
+        assert gnl(*shlex.split(command)[1:], *yes, *shelf.db).code == 0
+    left = {one["check"] for one in gnl("doctor", *shelf.db, "--json").json["findings"]}
+    assert not left & found.keys() - {"runs"}
 
 
 def test_a_batch_goes_with_its_items_and_its_neighbour_stays(gnl, journal):
