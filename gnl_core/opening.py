@@ -30,6 +30,7 @@ _KINDS: dict[str, Kind] = {
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
 _CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|service)\s*=", re.ASCII)
+_NO_SCHEME = re.compile(r"(//)?[^/]*:.*@", re.DOTALL)
 _FORMS = (
     "the path of a file, postgresql://user@host/database, redis://host/0, rediss://host/0 or unix:///path/of/socket"
 )
@@ -181,6 +182,9 @@ def _kind_of(text: str) -> Kind:
         raise ConfigError(f"a store is named by {_FORMS}; none begins with {scheme[:40]}:{hint}")
     if "://" in text or (_CONNINFO.search(text) and not _exists(text)):
         raise ConfigError(f"a store is named by {_FORMS}, without quotes or spaces around it")
+    if _NO_SCHEME.match(text) and not _exists(text):
+        # Taken for a file it would be shown, or made, under a name that holds a password.
+        raise ConfigError(f"a store is named by {_FORMS}; this text has an '@' and begins as none. A file is ./NAME")
     return "sqlite"
 
 
