@@ -116,10 +116,10 @@ class LoopThread:
         return self._loop
 
     def _end(self) -> None:
-        if self._loop is None or self._ending is None or self._loop.is_closed():
-            return
-        if self._thread is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._ending.set)
+        ending, self._ending = self._ending, None
+        # Told once: from then on the thread may close its loop at any moment, which then takes no call.
+        if self._loop is not None and ending is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(ending.set)
 
     # The thread ------------------------------------------------------------------------------------------------------
 
