@@ -245,6 +245,14 @@ async def _next_slot(journal: Journal, root: str, rows: Mapping[Key, Entry]) -> 
             run_id=root,
             why="suffix",
         )
+    if derived is not None and derived != root and not (head.get("follows") or head.get("work_key")):
+        # What follows it would become the newest execution of that work, whose own earlier ones nobody looked at.
+        raise RolloverRefusedError(
+            f"run {root!r} has the id of a later execution of named work, and was begun under it as a run of its own: "
+            f"roll over {derived!r}, or do this one's work under another id",
+            run_id=root,
+            why="suffix",
+        )
     for later in range(number + 1, number + 1 + _MOST_SLOTS):
         new = keys.check_run_id(keys.execution_id(first, later))
         page = await journal.scan(keys.request(new), limit=1)

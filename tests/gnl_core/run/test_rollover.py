@@ -430,6 +430,9 @@ async def test_a_run_that_is_half_gone_or_half_made_is_refused(journal, rows, ef
 async def test_what_is_no_run_is_told_apart(journal, rows, effects):
     with pytest.raises(RunNotFoundError):
         await rollover_run(journal, "r")
+    for nothing in (None, 5, b"r"):
+        with pytest.raises(IdInvalidError, match="run_id"):
+            await rollover_run(journal, nothing)
     await done(journal, effects)
     await swept(journal, rows, "r")
     with pytest.raises(RunSweptError):
@@ -656,6 +659,17 @@ async def test_a_fork_of_named_work_is_no_execution_of_it(journal, effects):
         await rollover_run(journal, fork)
     assert refused.value.detail["why"] == "suffix"
     assert (await firm(journal, (), NOBODY).run("billing", **APRIL)).run_id == first
+
+
+async def test_a_run_under_a_later_execution_s_id_is_none_and_takes_no_work_over(journal, effects):
+    gnl = firm(journal, [charging(effects)])
+    first = (await gnl.run("billing", **APRIL)).run_id
+    await gnl.run("billing", run_id=f"{first}#7", prompt="Something else.", resource_id="ann")
+    with pytest.raises(RolloverRefusedError) as refused:
+        await rollover_run(journal, f"{first}#7")
+    assert refused.value.detail["why"] == "suffix"
+    assert (await firm(journal, (), NOBODY).run("billing", **APRIL)).run_id == first
+    assert await gnl.rollover("billing", **WORK) == f"{first}#2"
 
 
 async def test_nothing_of_an_execution_is_left_once_it_is_purged(journal, rows, effects):
