@@ -222,7 +222,13 @@ def child_id(root: str, parent_part: str, call: str) -> str:
 
 
 def split_run_id(run_id: str) -> tuple[str, str]:
-    """Return (root, part) of a run id: ('order-1', '~') of a root's, ('order-1', 'agent:order-1:…') of a child's."""
+    """Return (root, part) of a run id: ('order-1', '~') of a root's, ('order-1', 'agent:order-1:…') of a child's.
+
+    Raises:
+        IdInvalidError: It is no str.
+    """
+    if not isinstance(run_id, str):  # callers send anything, and every door that takes a run id comes by here
+        raise IdInvalidError(f"run_id is {run_id!r:.60}, must be a non-empty str")
     if run_id.startswith("agent:"):
         root = run_id[len("agent:") :].rpartition(":")[0]
         if root:

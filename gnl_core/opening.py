@@ -71,10 +71,18 @@ def read_place(text: str | os.PathLike[str], *, schema: str | None = None, prefi
     Raises:
         ConfigError: It names no store, or the schema or prefix is for another kind of store.
     """
-    text = os.fsdecode(text)
+    try:
+        text = os.fsdecode(text)
+        length = len(os.fsencode(text))
+    except TypeError:
+        raise ConfigError(f"a store is named by {_FORMS}; {type(text).__name__} is no text") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"a store is named by {_FORMS}; this text holds a lone surrogate, which no name can"
+        ) from None
     if not text.strip() or "\0" in text:
         raise ConfigError(f"a store is named by {_FORMS}; this text is {'not' if text else 'empty and not'} one")
-    if len(os.fsencode(text)) >= _LONGEST:
+    if length >= _LONGEST:
         raise ConfigError(f"a store is named by {_FORMS}; this text of {len(text):,} characters is too long for one")
     kind = _kind_of(text)
     for name, value, fits in (("schema", schema, "postgres"), ("prefix", prefix, "redis")):

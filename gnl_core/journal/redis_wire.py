@@ -66,7 +66,7 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
     address = Address(options, f"{where}/{options.get('db', 0)}", connect_timeout, timeout, connections)
     try:
         connection_to(address)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:  # an option that takes an object, and no text
         raise ConfigError(f"the URL of the Redis store has an option that is none: {error}") from None
     return address
 

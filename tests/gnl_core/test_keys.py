@@ -164,6 +164,12 @@ def test_children_of_two_parents_and_of_two_calls_never_share_an_id():
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.parametrize("value", [None, 5, b"r", ["r"]])
+def test_what_is_no_text_names_no_run(value):
+    with pytest.raises(IdInvalidError, match="must be a non-empty str"):
+        keys.split_run_id(value)
+
+
 @pytest.mark.parametrize("root", ["r", "a:b", "agentx:1", "r:0123456789abcdef", "agents:x"])
 def test_a_root_s_id_is_its_own_root(root):
     assert keys.split_run_id(root) == (root, keys.ROOT)

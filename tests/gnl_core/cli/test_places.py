@@ -95,6 +95,7 @@ HOSTILE = [
     "redis://:%s@[h",
     "redis://:%s@h?nonsense=1",
     "redis://:%s@h?socket_timeout=%s",
+    "redis://:%s@h?retry=1",
     "redis://:%s@h\x1b[2J",
     "unix://",
     "redis://" + "x" * 5_000,
@@ -112,6 +113,12 @@ def test_a_hostile_text_is_a_usage_error_that_shows_no_password(gnl, tmp_path, m
     assert SECRET not in ended.err
     assert not set(ended.err) & set("\0\x1b")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [None, 5, ["runs.db"], "\ud800", "redis://:\ud800@h", "postgresql://\udc80\ud800@h"])
+def test_what_is_no_text_at_all_names_no_store(place):
+    with pytest.raises(ConfigError, match="a store is named by"):
+        read_place(place)
 
 
 def test_schemas_and_prefixes_that_are_none_are_usage_errors(gnl):
