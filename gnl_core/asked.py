@@ -20,8 +20,8 @@ CHUNK = 250
 """Runs of one read."""
 
 _QUESTION = re.compile(r"/([a-z_]{1,20})/([0-9]{1,9})\Z")
-_OPEN = ("suspended", "running", "failed")
-"""Statuses of runs that may have open questions."""
+_OPEN = ("suspended", "running", "failed", "canceled")
+"""Statuses of runs that may have open questions: to cancel a run settles no doubt that a kill left in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ async def _unanswered(journal: Journal, rows: Mapping[Key, Entry], root: str, no
         if halted and interrupt.kind != "in_doubt":
             continue
         expired = answer is not None and answer.approved and answer.expires_at is not None and answer.expires_at <= now
-        if answer is None or expired:
+        # No drive carries a yes out in a halted run: nobody knows any more than before.
+        if answer is None or expired or (halted and answer.approved):
             found.append(interrupt)
     return [one for one in found if await _still_asked(journal, rows, root, one)]
 

@@ -297,6 +297,12 @@ async def test_a_run_whose_driver_was_killed_is_canceled_at_once(common, effects
         assert await status(storage.runs) == "running"
         assert await cancel_run(storage.runs, "r") is True
         assert await status(storage.runs) == "canceled"
+        # What the kill left in doubt still waits, and for as long as nobody settled it.
+        assert [one.question for one in await list_interrupts(storage.runs)] == ["r/s0p0/in_doubt/1"]
+        await decide(storage.runs, "r/s0p0/in_doubt/1", True)
+        assert [one.question for one in await list_interrupts(storage.runs)] == ["r/s0p0/in_doubt/1"]
+        await decide(storage.runs, "r/s0p0/in_doubt/1", False)
+        assert await list_interrupts(storage.runs) == []
 
 
 async def test_a_driver_that_was_taken_for_dead_and_wakes_leaves_no_stale_index(journal, rows, effects):
