@@ -122,6 +122,9 @@ _OPTIONAL = tuple(
     for field in fields(CallRecord)
     if field.name not in ("status", "tool", "call", "args", "digest", "side_effect")
 )
+_MOST_ATTEMPTS = 9_999
+"""More than any tool may be begun: readers ask for the answers of each attempt, and this number comes from disk."""
+
 _STATUSES = frozenset(CallStatus.__args__)  # type: ignore[attr-defined]
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "attempts": int,
@@ -169,6 +172,8 @@ def read_call(entry: Entry) -> CallRecord:
             if name in _TYPES and not isinstance(member, _TYPES[name]):
                 raise TypeError(name)
             optional[name] = tuple(map(_str, member)) if name == "resolved" else member
+        if not 0 <= optional.get("attempts", 0) <= _MOST_ATTEMPTS:
+            raise ValueError("attempts")
         return CallRecord(
             status=value["status"],
             tool=_str(value["tool"]),

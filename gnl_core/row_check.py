@@ -36,7 +36,9 @@ def check_rows(rows: Mapping[Key, Entry], root: str) -> None:
             continue
         number = entry.value.get("f") if isinstance(entry.value, dict) else None
         if type(number) is int and 1 <= number <= FORMAT:
-            if family == "model" and not (len(key) == 5 and key[4].isascii() and key[4].isdecimal()):
+            if family == "model" and not (
+                len(key) == 5 and len(key[4]) == 6 and key[4].isascii() and key[4].isdecimal()
+            ):
                 text = keys.encode(key)
                 raise StoreCorruptError(f"the row {text} stands where no model step can; run `gnl doctor`", key=text)
         elif family not in _ADVISORY or (type(number) is int and number > FORMAT):

@@ -6,6 +6,7 @@ Nothing here takes a model or a tool, so looking at a run executes nothing; and 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ __all__ = [
     "list_runs",
     "read_run",
 ]
+
+
+_MOST_GAPS = 100
+"""How many model steps that are missing are told of one by one."""
 
 
 @dataclass(slots=True)
@@ -286,9 +291,11 @@ def _gaps(rows: _Rows, summary: RunSummary) -> Iterable[str]:
     # Only of a run that came to rest do the head's counts hold.
     told = summary.steps if summary.status in ("completed", "suspended") else 0
     count = max((*rows.steps, told - 1), default=-1) + 1
-    for number in range(count):
-        if number not in rows.steps:
-            yield f"{start}model step {number} of {count} is missing{fork} {number}"
+    missing = (number for number in range(count) if number not in rows.steps)
+    for number in itertools.islice(missing, _MOST_GAPS):
+        yield f"{start}model step {number} of {count} is missing{fork} {number}"
+    if (gone := count - len(rows.steps)) > _MOST_GAPS:  # a count comes from disk, and may be any number
+        yield f"{start}{gone} model steps of {count} are missing; the first {_MOST_GAPS} are named"
     for number in sorted(rows.steps):
         for reference in rows.steps[number][1].add:
             call, step, message = reference.get("call"), reference.get("step"), reference.get("msg")

@@ -151,7 +151,7 @@ WRONG = {
     "args": [None, 5, "x", [], [["a", 1]]],
     "digest": [None, 5],
     "side_effect": [None, 1, "yes"],
-    "attempts": [None, "1", 1.5, []],
+    "attempts": [None, "1", 1.5, [], -1, 10_000, 10**25],
     "started_at": [None, "now", 1.5],
     "owner": [5, "x", []],
     "fence": [None, "x"],

@@ -205,6 +205,13 @@ async def test_s44_a_missing_record_is_a_gap(journal, removed, told, rows):
     assert any("has a gap" in problem and told in problem for problem in (await read_run(journal, "r")).problems)
 
 
+async def test_a_count_of_steps_that_no_run_has_is_told_and_not_counted_out(journal):
+    await write(journal, Put(keys.head("r"), {"f": 1, "status": "completed", "steps": 10**25}))
+    problems = (await read_run(journal, "r")).problems
+    assert len(problems) == 101
+    assert f"{10**25} model steps of {10**25} are missing" in problems[-1]
+
+
 async def test_s44_a_missing_message_is_a_gap(journal, rows):
     await write(journal, *rows.head("r"), rows.step("r", 0, TextPart("x"), add=[{"msg": "ab"}]))
     assert "builds on a message that is missing" in (await read_run(journal, "r")).problems[0]
