@@ -25,6 +25,30 @@ _CLEAN_S = 5.0  # for a rollback; who does not answer by then is thrown away
 _LONGEST_NAP_S = 0.5
 
 
+@contextlib.asynccontextmanager
+async def pipelined(connection: Connection) -> AsyncIterator[None]:
+    """Send statements in one exchange with the server.
+
+    Whoever leaves the driver's own pipeline by an error has each error that it drags along written to the log, and to
+    lose a race is no fault. So the first one waits outside of it.
+
+    Raises:
+        psycopg.Error: The first error of the statements.
+    """
+    first: psycopg.Error | None = None
+    try:
+        async with connection.pipeline():
+            try:
+                yield
+            except psycopg.Error as error:
+                first = error
+    except psycopg.Error:
+        if first is None:
+            raise
+    if first is not None:
+        raise first
+
+
 class Connections:
     """Used by one event loop, which `open` is called on.
 

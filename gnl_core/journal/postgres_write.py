@@ -14,7 +14,7 @@ from typing import Any
 
 from gnl_core.journal.batches import Ruling, Span, Step, rule
 from gnl_core.journal.port import Applied, JsonValue, Refused
-from gnl_core.journal.postgres_pool import Connection
+from gnl_core.journal.postgres_pool import Connection, pipelined
 from gnl_core.journal.postgres_rows import MOST, Attempt, Row, Rows, entry_of
 from gnl_core.journal.postgres_sql import BEGIN
 from gnl_core.journal.postgres_target import unknown_error
@@ -91,7 +91,7 @@ class WriteRows(Rows):
         names = sorted({step.name for step in batch.steps})
         sums = [step.name for step in batch.steps if step.kind == "add"]
         with self.deadline(connection):
-            async with connection.pipeline():
+            async with pipelined(connection):
                 await self._begin(connection, this)
                 locked = connection.cursor(binary=True)
                 await locked.execute(self._sql.lock, (sums, batch.org, names))
@@ -114,7 +114,7 @@ class WriteRows(Rows):
             await connection.execute(b"ROLLBACK")
             return Refused(index, None, found.now)
         with self.deadline(connection):
-            async with connection.pipeline():
+            async with pipelined(connection):
                 cursor = connection.cursor(binary=True)
                 await cursor.execute(self._sql.entry, (found.scope, step.name))
                 await connection.execute(b"ROLLBACK")
@@ -134,7 +134,7 @@ class WriteRows(Rows):
         inserts = [(name, sql.insert, (scope, name, tag, now, now, text, blob)) for name, text, blob in writes.inserts]
         guards = [(name, sql.guard, (scope, name)) for name in writes.guards]
         with self.deadline(connection):
-            async with connection.pipeline():
+            async with pipelined(connection):
                 execute = connection.execute
                 numbered = await execute(sql.next_version) if writes.rows or writes.deletes else None
                 for _, statement, parameters in sorted([*inserts, *guards], key=_first):
@@ -164,7 +164,7 @@ class WriteRows(Rows):
 
     async def _delete(self, connection: Connection, this: Attempt, org: str, part: Span) -> int:
         with self.deadline(connection):
-            async with connection.pipeline():
+            async with pipelined(connection):
                 await self._begin(connection, this)
                 opened = connection.cursor(binary=True)
                 await opened.execute(self._sql.opened)
@@ -172,7 +172,7 @@ class WriteRows(Rows):
         self.check_head(await opened.fetchone())
         left = min(part.limit, MOST) - own.rowcount
         with self.deadline(connection):
-            async with connection.pipeline():
+            async with pipelined(connection):
                 below = await connection.execute(self._sql.delete_below, (org, part.low, part.high, left))
                 this.committing = True
                 await connection.execute(b"COMMIT")

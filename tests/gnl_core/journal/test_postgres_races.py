@@ -45,6 +45,19 @@ async def test_no_two_batches_are_both_right_about_the_others_absence(open_stora
     assert len((await one.runs.scan(("left",))).entries) + len((await one.runs.scan(("right",))).entries) == 40
 
 
+async def test_the_driver_warns_nobody_of_a_race_that_is_part_of_the_trade(open_storage, caplog):
+    one, two = open_storage(), open_storage()
+    spoilt = 0
+    for number in range(200):
+        batches = [[Create((name, str(number)), 1) for name in "abcdefgh"] for _ in range(2)]
+        first, second = await asyncio.gather(apply(one, *batches[0]), apply(two, *batches[1]))
+        assert sorted([isinstance(first, Applied), isinstance(second, Applied)]) == [False, True]
+        spoilt = one.statistics.retries + two.statistics.retries
+        if spoilt > 3:
+            break
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 async def test_a_delete_of_nothing_lets_nobody_in_between(open_storage):
     """Either the deletion came first, and the other's row stays; or the row came first, and is gone."""
     one, two = open_storage(), open_storage()
