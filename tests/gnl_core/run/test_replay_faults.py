@@ -15,7 +15,7 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.errors import JournalGapError
+from gnl_core.errors import JournalGapError, StoreCorruptError
 from gnl_core.testing.scripted import ScriptedModel
 from gnl_core.views import read_run
 
@@ -193,6 +193,15 @@ async def test_s44_a_missing_record_is_a_gap_and_no_live_call_fills_it(journal, 
         assert str(int(number)) in str(raised.value)
     assert standing(await rows.all()) == before
     assert effects.count() == 5
+
+
+@pytest.mark.parametrize("number", ["12", "00000012", "99999999999999999999", "-00001", "x"])
+async def test_a_step_under_a_number_that_no_step_has_stops_the_run(journal, rows, effects, number):
+    drive = {"run_id": "r", "journal": journal, "tools": work(effects), "prompt": "pay"}
+    await run_durable(model=ScriptedModel(SCRIPT), **drive)
+    await rows.put(("run", "r", "~", "model", number), {"f": 1})
+    with pytest.raises(StoreCorruptError, match="stands where no model step can"):
+        await run_durable(model=ScriptedModel(SCRIPT), **drive)
 
 
 async def test_s44_a_missing_input_is_a_gap_and_no_new_beginning(journal, rows, effects):
