@@ -92,6 +92,8 @@ def entry_of(name: str, key: Key, stamp: bytes | None, value: bytes | None, blob
     form, codec, version, batch, created, updated = _numbers(name, stamp)
     if form != ROW_FORMAT or codec != JSON_TEXT:
         raise _newer(name, f"{form} {codec}")
+    if version < 1 or batch < 0:  # no condition holds of it, and whoever waits for one would wait for ever
+        raise StoreCorruptError(f"the row {name} has version {version} and tag {batch}; run `gnl doctor`", key=name)
     try:
         text = None if value is None else value.decode()
     except UnicodeDecodeError as error:

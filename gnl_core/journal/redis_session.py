@@ -153,7 +153,7 @@ class RedisSession:
             part.own or "",
             part.low,
             part.high,
-            part.newer_than,
+            part.newer_than or -1,  # who asks for all rows is told of those whose version cannot be
             int(part.reverse),
             part.limit,
             part.max_bytes,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from gnl_core.errors import JournalFormatError, StoreCorruptError
-from gnl_core.journal.batches import Span
+from gnl_core.journal.batches import MAX_TAG, Span
 from gnl_core.journal.port import Entry, Key, Page, Read
 from gnl_core.journal.state import Clock, Statistics
 from gnl_core.journal.values import from_text, key_of, size_of, to_text
@@ -83,10 +83,11 @@ class Rows:
 
     def _page(self, scope: int, part: Span, entries: list[Entry]) -> bool:
         parts: list[tuple[str, Row]]
-        below = _range(reverse=part.reverse, blobs=part.blobs), (scope, part.low, part.high, part.newer_than)
+        newer = part.newer_than or -MAX_TAG  # who asks for all rows is told of those whose version cannot be
+        below = _range(reverse=part.reverse, blobs=part.blobs), (scope, part.low, part.high, newer)
         parts = [below]
         if part.own is not None:
-            own = _at(blobs=part.blobs), (scope, part.own, part.newer_than)
+            own = _at(blobs=part.blobs), (scope, part.own, newer)
             parts = [below, own] if part.reverse else [own, below]
         size = 0
         for sql, parameters in parts:
@@ -192,6 +193,8 @@ def _entry(row: Row, key: Key) -> Entry:
         )
     if not (type(version) is type(batch) is type(created) is type(updated) is int):
         raise StoreCorruptError(f"the row {name} has a version or time that is no number; run `gnl doctor`", key=name)
+    if version < 1 or batch < 0:  # no condition holds of it, and whoever waits for one would wait for ever
+        raise StoreCorruptError(f"the row {name} has version {version} and tag {batch}; run `gnl doctor`", key=name)
     if type(text) is not str or (blob is not None and type(blob) is not bytes):
         raise StoreCorruptError(f"the value or blob of the row {name} has another type; run `gnl doctor`", key=name)
     return Entry(key, from_text(name, text), blob, version, batch, created, updated)

@@ -6,6 +6,7 @@ A store keeps text, never objects, so that what it returns is a private copy by 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Never
@@ -33,6 +34,13 @@ def _no_literal(name: str) -> Never:
     raise ValueError(f"{name} is no JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):  # it could be read, and never be written again
+        raise ValueError(text[:20])
+    return number
+
+
 def _encoder(*, ascii_only: bool) -> json.JSONEncoder:
     # The walk below bounds the depth, which also ends a cycle: the encoder need not remember where it has been.
     return json.JSONEncoder(
@@ -46,7 +54,7 @@ def _encoder(*, ascii_only: bool) -> json.JSONEncoder:
 
 _to_text = _encoder(ascii_only=False).encode
 _to_ascii = _encoder(ascii_only=True).encode
-_from_text = json.JSONDecoder(parse_constant=_no_literal).decode
+_from_text = json.JSONDecoder(parse_constant=_no_literal, parse_float=_finite).decode
 
 
 def to_text(key: Key, value: object) -> str:

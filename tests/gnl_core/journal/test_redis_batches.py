@@ -214,9 +214,12 @@ async def test_stores_of_two_prefixes_know_nothing_of_each_other(redis_url, new_
     [
         ("stamps", b"1 0 x 5 1 1", StoreCorruptError, "the row a "),
         ("stamps", b"", StoreCorruptError, "the row a "),
+        ("stamps", b"1 0 0 5 1 1", StoreCorruptError, "the row a has version 0"),
+        ("stamps", b"1 0 -1 5 1 1", StoreCorruptError, "the row a has"),
         ("stamps", b"2 0 1 5 1 1", JournalFormatError, "format 2"),
         ("stamps", b"1 7 1 5 1 1", JournalFormatError, "codec 7"),
         ("values", b"{broken", StoreCorruptError, "the row a "),
+        ("values", b"[-1e999]", StoreCorruptError, "the row a "),
         ("values", b"\xff\xfe", StoreCorruptError, "the row a "),
         ("values", None, StoreCorruptError, "the row a "),
     ],

@@ -165,12 +165,16 @@ async def test_deleted_text_is_gone_from_the_file(tmp_path):
         ("value='{\"n\": '", "no JSON"),
         ("value='NaN'", "no JSON"),
         ("value='[Infinity]'", "no JSON"),
+        ("value='[1e400]'", "no JSON"),
         ("value=''", "no JSON"),
         ("value=CAST(x'ff22' AS TEXT)", "no UTF-8"),
         ("value=x'7b7d'", "another type"),
         ("blob='text'", "another type"),
         ("version='one'", "no number"),
         ("updated_at='today'", "no number"),
+        ("version=0", "version 0"),
+        ("version=-5", "version -5"),
+        ("batch=-1", "tag -1"),
     ],
 )
 async def test_a_damaged_row_is_named_and_the_others_are_read(path, damage, words):
