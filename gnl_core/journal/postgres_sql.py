@@ -38,14 +38,15 @@ class Statements:
     scopes: bytes
     settings: bytes
     lock: bytes
-    head: bytes
+    place: bytes
+    last_version: bytes
     next_version: bytes
     entry: bytes
     add_scope: bytes
     insert: bytes
-    guard: bytes
+    inserts: bytes
     update: bytes
-    update_sum: bytes
+    updates: bytes
     delete: bytes
     delete_own: bytes
     delete_below: bytes

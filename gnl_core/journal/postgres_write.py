@@ -1,7 +1,8 @@
 """What is written to a PostgreSQL store: one transaction a batch, in two exchanges with the server.
 
-The first locks the rows that are there and reads what the batch's conditions ask; the second writes and commits. A key
-that is absent cannot be locked, so a batch that counts on the absence of a row which it does not insert inserts one for
+The first locks the rows that are there and reads what the batch's conditions ask; the second writes and commits. One or
+two rows are a statement each, more of them one statement for all: that is what the server is fastest at. A key that is
+absent cannot be locked, so a batch that counts on the absence of a row which it does not insert inserts one for
 the length of the transaction: whoever creates that row meanwhile waits, and so no two batches can both be right about
 each other's rows. A batch that met a row which was inserted under its eyes is tried again as a whole.
 """
@@ -9,8 +10,10 @@ each other's rows. A batch that met a row which was inserted under its eyes is t
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from psycopg.pq.abc import PGresult
 
 from gnl_core.journal.batches import Ruling, Span, Step, rule
 from gnl_core.journal.port import Applied, JsonValue, Refused
@@ -18,24 +21,41 @@ from gnl_core.journal.postgres_pool import Connection, pipelined
 from gnl_core.journal.postgres_rows import MOST, Attempt, Row, Rows, entry_of
 from gnl_core.journal.postgres_sql import BEGIN
 from gnl_core.journal.postgres_target import unknown_error
+from gnl_core.journal.postgres_wire import Call, Value, blobs, exchange, flags, integer, texts
 from gnl_core.journal.values import to_text
 
 _IDLE_MS = "60000"  # also the longest that a large value may take to be sent
 
 
+_FEW = 2  # rows to insert or to write over that are a statement each
+_MOST_BYTES = 1 << 26  # of one statement that writes several rows: no message may have a gigabyte
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    name: str
+    text: str
+    blob: bytes | None
+    adds: bool = False
+    size: int = 0
+
+
 @dataclass(slots=True)
 class _Writes:
-    inserts: list[tuple[str, str, bytes | None]] = field(default_factory=list)
-    updates: list[tuple[str, str, bytes | None]] = field(default_factory=list)
-    sums: list[tuple[str, str]] = field(default_factory=list)
+    inserts: list[_Written] = field(default_factory=list)
+    updates: list[_Written] = field(default_factory=list)
     deletes: list[str] = field(default_factory=list)
     guards: list[str] = field(default_factory=list)
-    size: int = 0
 
     @property
     def rows(self) -> int:
         """How many rows are written."""
-        return len(self.inserts) + len(self.updates) + len(self.sums)
+        return len(self.inserts) + len(self.updates)
+
+    @property
+    def size(self) -> int:
+        """Bytes of their values and blobs."""
+        return sum(row.size for row in (*self.inserts, *self.updates))
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.deletes or self.guards)
@@ -50,12 +70,11 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Locked:
-    """What the first exchange found: the batch's rows that are there, the time, and the version given last."""
+    """What the first exchange found: the batch's rows that are there, the time, and the organisation's number."""
 
     rows: dict[str, Row]
     now: int
     scope: int | None
-    last: int
 
 
 class WriteRows(Rows):
@@ -78,36 +97,45 @@ class WriteRows(Rows):
         if ruling.refused >= 0:
             self._statistics.refused += 1
             return await self._refuse(connection, found, steps[ruling.refused], ruling.refused)
-        version = ruling.resent or found.last
         writes = _Writes() if ruling.resent else _collect(steps, ruling, found)
         if writes:
             version = await self._write(connection, this, batch, found, writes)
         else:
+            version = ruling.resent or await self._last(connection)
             await connection.execute(b"ROLLBACK")
         self._statistics.batches += 1
         return Applied(version, found.now, ruling.counters(steps), ruling.kept)
 
     async def _lock(self, connection: Connection, this: Attempt, batch: _Batch) -> _Locked:
-        names = sorted({step.name for step in batch.steps})
-        sums = [step.name for step in batch.steps if step.kind == "add"]
+        asked: dict[str, Value] = {
+            "org": batch.org,
+            "names": texts(sorted({step.name for step in batch.steps})),
+            "sums": texts([step.name for step in batch.steps if step.kind == "add"]),
+        }
         with self.deadline(connection):
-            async with pipelined(connection):
-                await self._begin(connection, this)
-                locked = connection.cursor(binary=True)
-                await locked.execute(self._sql.lock, (sums, batch.org, names))
-                head = connection.cursor(binary=True)
-                await head.execute(self._sql.head, (batch.org,))
-        rows = {row[0]: row for row in await locked.fetchall()}
-        top = await head.fetchone()
-        self.check_head(top)
-        assert top is not None
-        now = self._clock.read(max([top[2], *(row[4] for row in rows.values())]))
-        return _Locked(rows, now, top[3], top[4])
+            _, head, found = await exchange(connection, [*self._begin(this), (self._sql.lock, asked)])
+            self._check(head)
+            if not found.ntuples:
+                (found,) = await exchange(connection, [(self._sql.place, asked)])
+                now, scope = (integer(found.get_value(0, column)) for column in (0, 1))
+                return _Locked({}, self._clock.read(now or 0), scope)
+        locked = [_row(found, number) for number in range(found.ntuples)]
+        now = self._clock.read(max(*(row[0] for row in locked), *(row[6] for row in locked)))
+        return _Locked({row[2]: row[2:] for row in locked}, now, locked[0][1])
 
-    async def _begin(self, connection: Connection, this: Attempt) -> None:
+    def _begin(self, this: Attempt) -> list[Call]:
         left = max(1, int((this.until - time.monotonic()) * 1000))
-        await connection.execute(BEGIN)
-        await connection.execute(self._sql.settings, (str(left), _IDLE_MS))
+        return [(BEGIN, {}), (self._sql.settings, {"patience": str(left), "idle": _IDLE_MS})]
+
+    def _check(self, head: PGresult) -> None:
+        store, version = (head.get_value(0, column) for column in (0, 1)) if head.ntuples else (None, None)
+        self.check_head(None if store is None else (store.decode(), integer(version)))
+
+    async def _last(self, connection: Connection) -> int:
+        """Return the version that was given last, to whomever."""
+        with self.deadline(connection):
+            (found,) = await exchange(connection, [(self._sql.last_version, {})])
+        return integer(found.get_value(0, 0)) or 0
 
     async def _refuse(self, connection: Connection, found: _Locked, step: Step, index: int) -> Refused:
         if step.name not in found.rows:
@@ -124,52 +152,54 @@ class WriteRows(Rows):
     async def _write(
         self, connection: Connection, this: Attempt, batch: _Batch, found: _Locked, writes: _Writes
     ) -> int:
-        sql, now, tag = self._sql, found.now, batch.tag
-        scope = found.scope
-        if scope is None:
-            await connection.execute(sql.add_scope, (batch.org,))
-            row = await (await connection.execute(sql.head, (batch.org,))).fetchone()
-            assert row is not None
-            scope = row[3]
-        inserts = [(name, sql.insert, (scope, name, tag, now, now, text, blob)) for name, text, blob in writes.inserts]
-        guards = [(name, sql.guard, (scope, name)) for name in writes.guards]
+        sql = self._sql
+        scope = await self._scope(connection, batch.org) if found.scope is None else found.scope
+        shared = {"scope": scope, "tag": batch.tag, "now": found.now}
+        calls: list[Call] = [(sql.next_version, {})]
+        guards = [_Written(name, "null", None) for name in writes.guards]
+        for rows, single, several in (
+            (sorted([*writes.inserts, *guards], key=lambda row: row.name), sql.insert, sql.inserts),
+            (writes.updates, sql.update, sql.updates),
+        ):
+            calls += [
+                (single, _one(group[0])) if len(group) == 1 else (several, _arrays(group)) for group in _groups(rows)
+            ]
+        if gone := [*writes.deletes, *writes.guards]:
+            calls.append((sql.delete, {"names": texts(gone)}))
+        this.committing = True
         with self.deadline(connection):
-            async with pipelined(connection):
-                execute = connection.execute
-                numbered = await execute(sql.next_version) if writes.rows or writes.deletes else None
-                for _, statement, parameters in sorted([*inserts, *guards], key=_first):
-                    await execute(statement, parameters)
-                for name, text, blob in writes.updates:
-                    await execute(sql.update, (tag, now, text, blob, scope, name))
-                for name, text in writes.sums:
-                    await execute(sql.update_sum, (tag, now, text, scope, name))
-                if writes.deletes or guards:
-                    await execute(sql.delete, (scope, [*writes.deletes, *writes.guards]))
-                this.committing = True
-                commit = await execute(b"COMMIT")
-        if commit.statusmessage != "COMMIT":
-            raise unknown_error(self.target, RuntimeError(f"the server answered {commit.statusmessage}"))
-        if numbered is None:
-            return found.last
-        self._statistics.transactions += 1
-        self._statistics.rows_written += writes.rows
-        self._statistics.bytes_written += writes.size
-        row = await numbered.fetchone()
-        assert row is not None
-        return int(row[0])
+            sent = [(statement, {**shared, **values}) for statement, values in calls]
+            numbered, *_, commit = await exchange(connection, [*sent, (b"COMMIT", {})])
+        if commit.command_status != b"COMMIT":
+            raise unknown_error(self.target, RuntimeError(f"the server answered {commit.command_status!r}"))
+        if writes.rows or writes.deletes:
+            self._statistics.transactions += 1
+            self._statistics.rows_written += writes.rows
+            self._statistics.bytes_written += writes.size
+        return integer(numbered.get_value(0, 0)) or 0
+
+    async def _scope(self, connection: Connection, org: str) -> int:
+        """Return the number of an organisation that had none."""
+        asked: dict[str, Value] = {"org": org}
+        with self.deadline(connection):
+            _, found = await exchange(connection, [(self._sql.add_scope, asked), (self._sql.place, asked)])
+        scope = integer(found.get_value(0, 1))
+        assert scope is not None
+        return scope
 
     async def delete_prefix(self, org: str, part: Span) -> int:
         """Delete the first rows of a prefix."""
         return await self.again(lambda connection, this: self._delete(connection, this, org, part))
 
     async def _delete(self, connection: Connection, this: Attempt, org: str, part: Span) -> int:
+        begin, settings = self._begin(this)
         with self.deadline(connection):
             async with pipelined(connection):
-                await self._begin(connection, this)
-                opened = connection.cursor(binary=True)
-                await opened.execute(self._sql.opened)
+                await connection.execute(*begin)
+                head = connection.cursor(binary=True)
+                await head.execute(*settings)
                 own = await connection.execute(self._sql.delete_own, (org, part.own))
-        self.check_head(await opened.fetchone())
+        self.check_head(await head.fetchone())
         left = min(part.limit, MOST) - own.rowcount
         with self.deadline(connection):
             async with pipelined(connection):
@@ -179,6 +209,20 @@ class WriteRows(Rows):
         count = own.rowcount + below.rowcount
         self._statistics.transactions += count > 0
         return count
+
+
+def _row(found: PGresult, number: int) -> Row:
+    """Return a row of the statement 'lock'."""
+    values = [found.get_value(number, column) for column in range(found.nfields)]
+    name, text = values[2], values[9]
+    assert name is not None
+    return (
+        *map(integer, values[:2]),
+        name.decode(),
+        *map(integer, values[3:9]),
+        None if text is None else text.decode(),
+        None,
+    )
 
 
 def _collect(steps: list[Step], ruling: Ruling, found: _Locked) -> _Writes:
@@ -195,15 +239,35 @@ def _collect(steps: list[Step], ruling: Ruling, found: _Locked) -> _Writes:
         if index in ruling.kept:
             continue
         text = to_text(step.key, ruling.sums[step.name]) if kind == "add" and ruling.sums else step.text
-        if not present:
-            writes.inserts.append((step.name, text, step.blob))
-        elif kind == "add":
-            writes.sums.append((step.name, text))
-        else:
-            writes.updates.append((step.name, text, step.blob))
-        writes.size += step.size or len(text)
+        row = _Written(step.name, text, step.blob, kind == "add", step.size or len(text))
+        (writes.updates if present else writes.inserts).append(row)
     return writes
 
 
-def _first(row: tuple[Any, ...]) -> str:
-    return str(row[0])
+def _groups(rows: list[_Written]) -> Iterator[list[_Written]]:
+    """Yield what one statement each writes, in the same order."""
+    if len(rows) <= _FEW:
+        yield from ([row] for row in rows)
+        return
+    group: list[_Written] = []
+    size = 0
+    for row in rows:
+        if group and size + row.size > _MOST_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(row)
+        size += row.size
+    yield group
+
+
+def _one(row: _Written) -> Mapping[str, Value]:
+    return {"name": row.name, "text": row.text, "blob": row.blob, "adds": row.adds}
+
+
+def _arrays(group: list[_Written]) -> Mapping[str, Value]:
+    return {
+        "names": texts([row.name for row in group]),
+        "texts": texts([row.text for row in group]),
+        "blobs": blobs([row.blob for row in group]),
+        "adding": flags([row.adds for row in group]),
+    }

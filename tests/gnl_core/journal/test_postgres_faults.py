@@ -18,6 +18,7 @@ from gnl_core.errors import (
 from gnl_core.journal import postgres_rows, scan_all
 from gnl_core.journal.port import Add, Applied, Create, Delete, Put, new_batch
 from gnl_core.journal.postgres import PostgresStorage
+from gnl_core.journal.postgres_wire import exchange
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ async def test_what_is_acknowledged_waits_for_the_disk_whatever_the_default_is(p
             for within in (True, False):
                 async with rows._pool.connection(time.monotonic() + 5) as connection:
                     if within:
-                        await rows._begin(connection, postgres_rows.Attempt(time.monotonic() + 5))
+                        await exchange(connection, rows._begin(postgres_rows.Attempt(time.monotonic() + 5)))
                     seen.append((await (await connection.execute("SHOW synchronous_commit")).fetchone())[0])
 
         await storage._engine.write(look)

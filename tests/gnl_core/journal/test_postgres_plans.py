@@ -78,11 +78,27 @@ async def test_what_is_newer_is_found_by_its_version(filled):
 async def test_rows_asked_by_key_and_locked_by_key_are_found_by_key(filled):
     _, connection, sql = filled
     names = [f"run/r{n // 100}/{n:06d}" for n in range(200, 240, 2)]
-    for statement, parameters in ((sql.get_many, ("", names)), (sql.lock, ([], "", names))):
+    for statement, parameters in (
+        (sql.get_many, ("", names)),
+        (sql.lock, {"sums": [], "org": "", "names": names}),
+    ):
         read = on_rows(explain(connection, statement, parameters))
         assert read
         assert {index for kind, index, _ in read if kind != "Bitmap Heap Scan"} == {"gnl_rows_pkey"}
         assert max(rows for _, _, rows in read) == len(names)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+async def test_rows_that_are_written_over_or_deleted_are_found_by_key(filled, count):
+    _, connection, sql = filled
+    connection.execute(sql.next_version)
+    names = [f"run/r{n // 100}/{n:06d}" for n in range(200, 200 + 2 * count, 2)]
+    row = {"scope": 0, "tag": 1, "now": 1, "name": names[0], "text": "2", "blob": None, "adds": False}
+    rows = {"names": names, "texts": ["2"] * count, "blobs": [None] * count, "adding": [False] * count}
+    for statement, written in ((sql.update, 1), (sql.updates, count), (sql.delete, count)):
+        read = [one for one in on_rows(explain(connection, statement, {**row, **rows})) if "Scan" in one[0]]
+        assert {index for kind, index, _ in read if kind != "Bitmap Heap Scan"} == {"gnl_rows_pkey"}
+        assert max(rows for _, _, rows in read) <= 2 * written  # the versions before may still be there
 
 
 async def test_a_bounded_delete_looks_at_as_many_rows(filled):
