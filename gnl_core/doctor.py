@@ -7,7 +7,9 @@ has it open may cost that process its locks.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -108,9 +110,16 @@ async def examine_runs(journal: Journal) -> AsyncIterator[Finding]:
         scope = journal.scoped(org) if org else journal
         try:
             async for finding in _examine_scope(scope, org):
-                yield finding
+                yield _addressed(finding)
         except JournalError as error:
             yield Finding(check="store", level="fault", text=str(error), org=org)
+
+
+def _addressed(finding: Finding) -> Finding:
+    """Return a finding whose advice names the organisation: without it the commands would look for nobody's runs."""
+    if not finding.org or "gnl " not in finding.advice or "gnl purge" in finding.advice:  # whose commands name it
+        return finding
+    return dataclasses.replace(finding, advice=f"{finding.advice}; each with --org {shlex.quote(finding.org)}")
 
 
 async def _examine_scope(journal: Journal, org: str) -> AsyncIterator[Finding]:

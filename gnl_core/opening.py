@@ -47,12 +47,14 @@ class Place:
         text: The file's path, or the URL; it may hold a password.
         schema: Of a PostgreSQL store's tables.
         prefix: Of a Redis store's keys.
+        org: The organisation whose journal is meant; '' is the store's own.
     """
 
     kind: Kind
     text: str = field(repr=False)
     schema: str = "public"
     prefix: str = "gnl"
+    org: str = ""
 
     @property
     def file(self) -> Path | None:

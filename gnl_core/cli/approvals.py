@@ -10,7 +10,7 @@ import click
 
 from gnl_core import keys
 from gnl_core.approvals import MISSING, Answer, Interrupt, Relation, read_answer
-from gnl_core.cli.database import db_option, json_option, require_run, with_journal
+from gnl_core.cli.database import json_option, org_option, require_run, with_journal
 from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
 from gnl_core.decisions import decide, list_interrupts, parse_question, verb
@@ -34,7 +34,7 @@ def approvals() -> None:
 
 @approvals.command("list")
 @click.argument("run", required=False)
-@db_option
+@org_option
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, /, run: str | None, db: Place, as_json: bool) -> None:
@@ -80,7 +80,7 @@ def tell_question(question: Interrupt, now: int) -> None:
 def _answering(command: Command) -> Command:
     for decorate in (
         json_option,
-        db_option,
+        org_option,
         click.option("--reason", metavar="TEXT", help="Why; the model reads it when the answer is no."),
         click.option("--actor", metavar="NAME", help="Who answers. [default: the login name]"),
         click.argument("call", required=False),

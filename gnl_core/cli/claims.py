@@ -8,7 +8,7 @@ import click
 
 from gnl_core.approvals import MISSING
 from gnl_core.claims import Claim, free_claim, list_claims, parse_claim
-from gnl_core.cli.database import db_option, json_option, with_journal
+from gnl_core.cli.database import json_option, org_option, with_journal
 from gnl_core.cli.result import read_result, result_option
 from gnl_core.cli.terminal import DONE, WAITS, age, complain, plain, short, tell, tell_json
 from gnl_core.journal.port import Journal
@@ -21,7 +21,7 @@ def claims() -> None:
 
 
 @claims.command("list")
-@db_option
+@org_option
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, /, db: Place, as_json: bool) -> None:
@@ -65,7 +65,7 @@ def tell_claim(claim: Claim, now: int) -> None:
 
 @claims.command()
 @click.argument("key")
-@db_option
+@org_option
 @json_option
 def release(key: str, db: Place, as_json: bool) -> None:
     """Say that the work under KEY did not happen: its next call begins afresh, and acts.
@@ -80,7 +80,7 @@ def release(key: str, db: Place, as_json: bool) -> None:
 @claims.command()
 @click.argument("key")
 @result_option
-@db_option
+@org_option
 @json_option
 def settle(key: str, result: str, db: Place, as_json: bool) -> None:
     """Say that the work under KEY happened, and what it came to: every next call is given that result, and none acts.

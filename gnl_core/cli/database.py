@@ -61,6 +61,16 @@ def db_option(command: Command) -> Command:
     return call  # type: ignore[return-value] # takes what the command takes, and names its store
 
 
+def org_option(command: Command) -> Command:
+    """Give a command the options that name a store and an organisation in it: its `db`, a `Place`, holds both."""
+
+    @functools.wraps(command)
+    def call(*args: Any, db: Place, org: str | None, **options: Any) -> Any:
+        return command(*args, db=dataclasses.replace(db, org=org or ""), **options)
+
+    return click.option("--org", metavar="ORG", help="Of this organisation.")(db_option(call))  # type: ignore[return-value] # as above
+
+
 json_option: Callable[[Command], Command] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
@@ -128,7 +138,7 @@ def with_journal(place: Place, work: Callable[[Journal], Awaitable[T]], *, write
 
     async def do() -> T:
         async with storage:
-            return await work(storage.runs)
+            return await work(storage.runs.scoped(place.org) if place.org else storage.runs)
 
     return asyncio.run(do())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gnl_core.cli.database import db_option, json_option, require_run, with_journal
+from gnl_core.cli.database import json_option, org_option, require_run, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
 from gnl_core.incidents import Incident, read_incidents
 from gnl_core.journal.port import Journal
@@ -13,7 +13,7 @@ from gnl_core.opening import Place
 
 @click.command()
 @click.argument("run", required=False)
-@db_option
+@org_option
 @json_option
 def incidents(run: str | None, db: Place, as_json: bool) -> None:
     """List incidents, oldest first: of RUN and its sub-agents, or of the whole journal, whose every row is then read.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnl_core.cli.database import db_option, json_option, with_journal
+from gnl_core.cli.database import json_option, org_option, with_journal
 from gnl_core.cli.target import load
 from gnl_core.cli.terminal import DONE, WAITS, complain, plain, tell, tell_json
 from gnl_core.errors import ConfigError, GnlError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--agent", required=True, metavar="MODULE:FUNCTION", help="What gives the model and the tools; see above."
 )
-@db_option
+@org_option
 @json_option
 @click.pass_context
 def resume(ctx: click.Context, /, run: str, agent: str, db: Place, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gnl_core.cli.approvals import login_name
-from gnl_core.cli.database import db_option, json_option, with_journal
+from gnl_core.cli.database import json_option, org_option, with_journal
 from gnl_core.cli.resume import resume
 from gnl_core.cli.show import show
 from gnl_core.cli.terminal import age, complain, plain, tell, tell_json, tell_table
@@ -40,7 +40,7 @@ runs.add_command(resume)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Runs at most.")
 @click.option("--cursor", metavar="TEXT", help="Go on after an earlier page, with the same filters.")
 @click.option("--oldest-first", is_flag=True, help="Ascend by time of the last change of status.")
-@db_option
+@org_option
 @json_option
 @click.pass_context
 def list_(
@@ -120,7 +120,7 @@ def _cells(run: RunSummary, now: int) -> list[str]:
 
 
 @runs.command()
-@db_option
+@org_option
 @json_option
 def count(db: Place, as_json: bool) -> None:
     """Count runs by status. Exit status: 0."""
@@ -135,7 +135,7 @@ def count(db: Place, as_json: bool) -> None:
 @click.argument("run")
 @click.option("--step", type=click.IntRange(min=0), required=True, help="First model step that is made anew.")
 @click.option("--new-id", required=True, metavar="ID", help="Id of the new run.")
-@db_option
+@org_option
 @json_option
 def fork(run: str, step: int, new_id: str, db: Place, as_json: bool) -> None:
     """Copy RUN up to a model step into a new run, which then goes its own way.
@@ -169,7 +169,7 @@ def fork(run: str, step: int, new_id: str, db: Place, as_json: bool) -> None:
 @click.argument("run")
 @click.option("--actor", metavar="NAME", help="Who cancels. [default: the login name]")
 @click.option("--reason", metavar="TEXT", help="Why.")
-@db_option
+@org_option
 @json_option
 def cancel(run: str, actor: str | None, reason: str | None, db: Place, as_json: bool) -> None:
     """Cancel RUN for good: what is recorded stays, nothing new starts; a call that runs now comes to its end.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from gnl_core.cli.approvals import labelled
-from gnl_core.cli.database import db_option, json_option, with_journal
+from gnl_core.cli.database import json_option, org_option, with_journal
 from gnl_core.cli.terminal import age, complain, plain, short, tell, tell_json
 from gnl_core.cli.workflow import workflow_lines
 from gnl_core.decisions import verb
@@ -21,7 +21,7 @@ _WHOLE = 1 << 30
 @click.command()
 @click.argument("run")
 @click.option("--full", is_flag=True, help="Texts, arguments and outputs at full length, those over 64 KB too.")
-@db_option
+@org_option
 @json_option
 @click.pass_context
 def show(ctx: click.Context, /, run: str, full: bool, db: Place, as_json: bool) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gnl_core.cli.database import checkpoint, db_option, json_option, with_journal
-from gnl_core.cli.purge import org_option, yes_option
+from gnl_core.cli.database import checkpoint, json_option, org_option, with_journal
+from gnl_core.cli.purge import yes_option
 from gnl_core.cli.terminal import complain, plain, tell, tell_json
 from gnl_core.journal.port import Journal
 from gnl_core.opening import Place
@@ -48,16 +48,14 @@ def sweep() -> None:
 @_OLDER
 @click.option("--suspended-ttl", type=_AGE, metavar="AGE", help="Also runs that have waited for a person so long.")
 @click.option("--tombstones", is_flag=True, help="Leave a time and hashes, so that a late retry is refused.")
-@org_option
 @yes_option
-@db_option
+@org_option
 @json_option
 def runs(
     *,
     older_than: int,
     suspended_ttl: int | None,
     tombstones: bool,
-    org: str | None,
     yes: bool,
     db: Place,
     as_json: bool,
@@ -67,7 +65,6 @@ def runs(
 
     done = _do(
         db,
-        org,
         yes,
         lambda journal: sweep_runs(
             journal, older_than_ms=older_than, suspended_ttl_ms=suspended_ttl, tombstones=tombstones, dry_run=not yes
@@ -86,15 +83,14 @@ def runs(
 
 @sweep.command()
 @_OLDER
-@org_option
 @yes_option
-@db_option
+@org_option
 @json_option
-def threads(*, older_than: int, org: str | None, yes: bool, db: Place, as_json: bool) -> None:
+def threads(*, older_than: int, yes: bool, db: Place, as_json: bool) -> None:
     """Delete what is remembered in conversations by its last activity; their runs stay."""
     from gnl_core.retention_threads import sweep_threads  # noqa: PLC0415 - as above
 
-    done = _do(db, org, yes, lambda journal: sweep_threads(journal, older_than_ms=older_than, dry_run=not yes))
+    done = _do(db, yes, lambda journal: sweep_threads(journal, older_than_ms=older_than, dry_run=not yes))
     if as_json:
         tell_json(done.to_json())
         return
@@ -114,15 +110,14 @@ def threads(*, older_than: int, org: str | None, yes: bool, db: Place, as_json: 
 @sweep.command()
 @click.argument("namespace")
 @_OLDER
-@org_option
 @yes_option
-@db_option
+@org_option
 @json_option
-def log(*, namespace: str, older_than: int, org: str | None, yes: bool, db: Place, as_json: bool) -> None:
+def log(*, namespace: str, older_than: int, yes: bool, db: Place, as_json: bool) -> None:
     """Delete the ledger's entries of NAMESPACE, for instance 'conflict', the refusals."""
     from gnl_core.retention_threads import sweep_log  # noqa: PLC0415 - as above
 
-    done = _do(db, org, yes, lambda journal: sweep_log(journal, namespace, older_than_ms=older_than, dry_run=not yes))
+    done = _do(db, yes, lambda journal: sweep_log(journal, namespace, older_than_ms=older_than, dry_run=not yes))
     if as_json:
         tell_json(done.to_json())
         return
@@ -130,8 +125,8 @@ def log(*, namespace: str, older_than: int, org: str | None, yes: bool, db: Plac
     _remind(yes)
 
 
-def _do(db: Place, org: str | None, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> Any:
-    done = with_journal(db, lambda journal: work(journal.scoped(org) if org else journal), write=yes)
+def _do(db: Place, yes: bool, work: Callable[[Journal], Awaitable[Any]]) -> Any:
+    done = with_journal(db, work, write=yes)
     if yes:
         checkpoint(db)
     return done

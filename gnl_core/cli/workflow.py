@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from gnl_core.cli.database import db_option, with_journal
+from gnl_core.cli.database import org_option, with_journal
 from gnl_core.cli.result import read_result
 from gnl_core.cli.terminal import complain, plain, short
 from gnl_core.journal.port import Journal
@@ -24,7 +24,7 @@ def workflow() -> None:
 @click.argument("wait")
 @click.option("--json", "data", required=True, metavar="DATA", help="What is sent: JSON, or @FILE that holds it.")
 @click.option("--actor", metavar="NAME", help="Who sends it; needed where the run names an actor.")
-@db_option
+@org_option
 def send(run: str, wait: str, data: str, actor: str | None, db: Place) -> None:
     """Send DATA to the place called WAIT of the workflow's RUN; its next drive reads it.
 
