@@ -7,8 +7,10 @@ may hold a doubt that nobody wrote down; those are read whole, by whoever asks h
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gnl_core import keys
@@ -18,6 +20,9 @@ from gnl_core.journal.port import Entry, Journal, Key
 
 CHUNK = 250
 """Runs of one read."""
+
+_PAGE = 5_000
+"""Rows of one page of an index, which are short."""
 
 _QUESTION = re.compile(r"/([a-z_]{1,20})/([0-9]{1,9})\Z")
 _OPEN = ("suspended", "running", "failed", "canceled")
@@ -40,13 +45,13 @@ class Waiting:
 async def waiting_roots(journal: Journal) -> Waiting:
     """Return the runs that may have open questions: those that asked, and those that are not over."""
     asks: dict[str, list[Entry]] = {}
-    async for entry in scan_all(journal, ("ix", "ask")):
+    async for entry in scan_all(journal, ("ix", "ask"), limit=_PAGE):
         if len(entry.key) > 3:
             asks.setdefault(entry.key[3], []).append(entry)
     roots = dict.fromkeys(asks)
     needed: dict[str, Sequence[Key]] = {}
     for status in _OPEN:
-        async for entry in scan_all(journal, ("ix", "status", status)):
+        async for entry in scan_all(journal, ("ix", "status", status), limit=_PAGE):
             root = entry.key[4] if len(entry.key) > 4 else ""
             if root:
                 roots[root] = None
@@ -57,7 +62,7 @@ async def waiting_roots(journal: Journal) -> Waiting:
 
 def _needed(root: str, asks: Sequence[Entry]) -> list[Key]:
     """Return the keys of the rows that the index rows of a run are about; none where one of them is not understood."""
-    found: list[Key] = [keys.lock(root), keys.beat(root), keys.halt(root)]
+    found: list[Key] = [keys.halt(root)]
     for entry in asks:
         name = entry.value.get("question") if isinstance(entry.value, dict) else None
         place = keys.parse_call_id(entry.key[5]) if len(entry.key) == 6 else None
@@ -71,18 +76,51 @@ def _needed(root: str, asks: Sequence[Entry]) -> list[Key]:
 
 
 async def load_asked(
-    journal: Journal, waiting: Waiting, roots: Sequence[str]
-) -> dict[str, tuple[dict[Key, Entry], int]]:
+    journal: Journal, waiting: Waiting
+) -> AsyncGenerator[tuple[list[str], dict[str, tuple[dict[Key, Entry], int]]]]:
+    """Yield the runs, a chunk of them at a time, each with what `_load` knows of it.
+
+    While the caller looks at one chunk, the next one is read.
+    """
+    chunks = [waiting.roots[begin : begin + CHUNK] for begin in range(0, len(waiting.roots), CHUNK)]
+    reading: deque[asyncio.Task[dict[str, tuple[dict[Key, Entry], int]]]] = deque()
+    try:
+        for number, roots in enumerate(chunks):
+            for ahead in chunks[number + len(reading) : number + 2]:
+                reading.append(asyncio.create_task(_load(journal, waiting, ahead)))
+            # The caller need not wait for anything, and then the loop would not come to begin it.
+            await asyncio.sleep(0)
+            yield roots, await reading.popleft()
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def _load(journal: Journal, waiting: Waiting, roots: Sequence[str]) -> dict[str, tuple[dict[Key, Entry], int]]:
     """Return, for those of some runs of which it is known, the rows that say what they ask, and the store's clock.
 
     None at all where one of these rows cannot be read: then each run is to be read by itself.
     """
     wanted = {root: waiting.needed[root] for root in roots if root in waiting.needed}
-    if not wanted:
-        return {}
     try:
-        read = await journal.get_many(list(dict.fromkeys(key for each in wanted.values() for key in each)))
+        found = await _read(journal, wanted)
+        # Who drives the run matters to what was begun, and to nothing that waits; asked for at one point in time.
+        begun = [root for root, (rows, _) in found.items() if not all(map(_waits, rows.values()))]
+        driven = {root: [keys.lock(root), keys.beat(root), *wanted[root]] for root in begun}
+        return {**found, **await _read(journal, driven)}
     except (StoreCorruptError, JournalFormatError):
         return {}
+
+
+def _waits(entry: Entry) -> bool:
+    """Whether a row is no call's, or one of a call that waits for its answer."""
+    return entry.key[3] != "tool" or (isinstance(entry.value, dict) and entry.value.get("status") == "suspended")
+
+
+async def _read(journal: Journal, wanted: Mapping[str, Sequence[Key]]) -> dict[str, tuple[dict[Key, Entry], int]]:
+    if not wanted:
+        return {}
+    read = await journal.get_many(list(dict.fromkeys(key for each in wanted.values() for key in each)))
     there = {entry.key: entry for entry in read.entries if entry is not None}
     return {root: ({key: there[key] for key in each if key in there}, read.now) for root, each in wanted.items()}

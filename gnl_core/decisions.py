@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
 from gnl_core import keys
 from gnl_core.approvals import MISSING, Answer, Approval, Interrupt, Relation, read_answer
-from gnl_core.asked import CHUNK, load_asked, waiting_roots
+from gnl_core.asked import load_asked, waiting_roots
 from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
 from gnl_core.errors import (
@@ -26,7 +27,7 @@ from gnl_core.journal import get
 from gnl_core.journal.port import Applied, Create, Entry, Expect, Journal, Key, Op, Replace, new_batch
 from gnl_core.lock import holder
 from gnl_core.look import may_still_run
-from gnl_core.records import CallRecord, QuestionKind, read_call, read_step
+from gnl_core.records import CallRecord, QuestionKind, read_call, read_provider_id
 
 _PAGE = 10_000
 """Most rows of one page: bytes bound it sooner, so that a run of a few hundred steps is one."""
@@ -115,9 +116,7 @@ def driver_of(lock: Entry | None, beat: Entry | None, now: int) -> int | None:
 def _provider_id(rows: Mapping[Key, Entry], root: str, part: str, call: str) -> str:
     place = keys.parse_call_id(call)
     entry = rows.get(keys.model(root, part, place[0])) if place else None
-    if entry is None:
-        return ""
-    return next((one.provider_id for one in read_step(entry).response.tool_calls if one.id == call), "")
+    return "" if entry is None else read_provider_id(entry, call)
 
 
 async def list_interrupts(
@@ -144,18 +143,16 @@ async def list_interrupts(
         found = await _unanswered(journal, rows, root, now)
         return [one for one in found if part in (keys.ROOT, keys.split_run_id(one.run_id)[1])]
     interrupts: list[Interrupt] = []
-    waiting = await waiting_roots(journal)
-    for begin in range(0, len(waiting.roots), CHUNK):
-        roots = waiting.roots[begin : begin + CHUNK]
-        known = await load_asked(journal, waiting, roots)
-        for root in roots:
-            try:
-                rows, now = known[root] if root in known else await load_rows(journal, root)
-                interrupts += await _unanswered(journal, rows, root, now)
-            except (StoreCorruptError, JournalFormatError) as error:
-                if unreadable is None:
-                    raise
-                unreadable.append(error)
+    async with aclosing(load_asked(journal, await waiting_roots(journal))) as chunks:
+        async for roots, known in chunks:
+            for root in roots:
+                try:
+                    rows, now = known[root] if root in known else await load_rows(journal, root)
+                    interrupts += await _unanswered(journal, rows, root, now)
+                except (StoreCorruptError, JournalFormatError) as error:
+                    if unreadable is None:
+                        raise
+                    unreadable.append(error)
     return sorted(interrupts, key=lambda interrupt: interrupt.asked_at)
 
 

@@ -263,6 +263,29 @@ def read_step(entry: Entry) -> StepRecord:
         raise _corrupt(entry, "model step", error) from None
 
 
+def read_provider_id(entry: Entry, call: str) -> str:
+    """Return the id that the model's provider gave a call of a step; '' where it gave none, or there is no such call.
+
+    Of the answer, which may be long, it looks at nothing else.
+
+    Args:
+        entry: The row of the step.
+        call: Our id of the call.
+
+    Raises:
+        StoreCorruptError: The row holds no step record.
+        JournalFormatError: It was written by a newer release.
+    """
+    value = stamped(entry)
+    try:
+        for part in value["response"]["parts"]:
+            if part["type"] == "tool_call" and part["id"] == call:
+                return _str(part.get("provider_id", ""))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _corrupt(entry, "model step", error) from None
+    return ""
+
+
 def stamped(entry: Entry) -> dict[str, Any]:
     """Return a row's object after its format has been checked.
 

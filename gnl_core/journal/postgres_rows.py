@@ -42,6 +42,7 @@ MOST = 1 << 62
 GRACE_S = 15.0
 """Seconds beyond the wait for locks after which a server that says nothing is given up."""
 
+_MANY = 32  # keys of a read, beyond which each is looked up by itself
 _MOST_LOSSES = 4  # connections that a call may lose in a row before it gives up
 _LONGEST_NAP_S = 0.01
 
@@ -98,7 +99,8 @@ class Rows:
 
     async def get_many(self, org: str, names: list[str], asked: Sequence[Key]) -> Read:
         """Read rows in the order asked, from one point in time."""
-        rows = await self.select(self._sql.get_many, (org, names))
+        sql = self._sql.get_more if len(names) > _MANY else self._sql.get_many
+        rows = await self.select(sql, (org, " ".join(names)))
         by_name = dict(zip(names, asked, strict=True))
         found = {row[3]: row[3:] for row in rows if row[3] is not None}
         entries = tuple(entry_of(found[name], by_name[name]) if name in found else None for name in names)

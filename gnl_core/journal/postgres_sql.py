@@ -35,6 +35,7 @@ class Statements:
 
     opened: bytes
     get_many: bytes
+    get_more: bytes
     scopes: bytes
     settings: bytes
     lock: bytes

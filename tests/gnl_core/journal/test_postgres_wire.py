@@ -116,6 +116,22 @@ async def test_rows_too_large_for_one_statement_are_several_of_one_version(stora
     ]
 
 
+@pytest.mark.parametrize("count", [32, 33, 2000])
+async def test_however_many_keys_are_asked_for_rows_come_in_their_order(storage, count):
+    journal = storage.runs.scoped("org")
+    absent = await journal.get_many([("k", str(number)) for number in range(count)])
+    assert absent.entries == (None,) * count
+    ops = [Create(("k", str(number)), number, b"%d" % number if number % 3 else None) for number in range(0, count, 2)]
+    await journal.apply(ops, batch=new_batch())
+    asked = [("k", str(number)) for number in reversed(range(count))]
+    found = (await journal.get_many([*asked, asked[-1]])).entries
+    assert [(entry.key, entry.value, entry.blob) if entry else None for entry in found[:-1]] == [
+        None if number % 2 else (("k", str(number)), number, b"%d" % number if number % 3 else None)
+        for number in reversed(range(count))
+    ]
+    assert found[-1] == found[-2]
+
+
 # What comes back -----------------------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from gnl_core import SqliteStorage, decide, list_interrupts, run_durable, tool
-from gnl_core.asked import CHUNK
-from gnl_core.errors import StoreCorruptError
+from gnl_core.asked import CHUNK, load_asked, waiting_roots
+from gnl_core.errors import StoreCorruptError, StoreUnavailableError
 from gnl_core.journal import new_batch, scan_all
 from gnl_core.journal.port import Put
-from gnl_core.testing import ScriptedModel
+from gnl_core.testing import Call, ScriptedModel
 
 
 @tool(side_effect=True, confirm=True)
@@ -86,3 +86,35 @@ async def test_many_runs_cost_a_few_reads(storage):
     after = storage.statistics
     assert after.reads - before.reads == 2
     assert after.scans - before.scans < 10
+
+
+async def test_each_question_names_the_providers_id_of_its_call(storage):
+    journal = storage.runs
+    model = ScriptedModel(
+        [[Call("refund", {"order": n}, provider_id=name) for n, name in enumerate(["toolu_1", "toolu_2", ""])]]
+    )
+    await run_durable(run_id="r", journal=journal, model=model, tools=[refund], prompt="go")
+    listed = {one.tool_call_id: one.provider_call_id for one in await list_interrupts(journal)}
+    assert listed == {"s0p0": "toolu_1", "s0p1": "toolu_2", "s0p2": ""}
+    (row,) = [entry.key async for entry in scan_all(journal, ("run", "r", "~", "model"))]
+    await journal.apply([Put(row, {"f": 1, "response": {"parts": [{"type": "tool_call"}]}})], batch=new_batch())
+    with pytest.raises(StoreCorruptError, match="model step"):
+        await list_interrupts(journal)
+
+
+async def test_a_store_that_fails_while_the_next_chunk_is_read_leaves_nothing_behind(storage, caplog):
+    journal, count = storage.runs, 2 * CHUNK + 20
+    await asyncio.gather(*(drive(journal, 3 * number) for number in range(count)))
+    before = asyncio.all_tasks()
+
+    class Failing(type(journal)):
+        def _get_many(self, names, asked):
+            raise StoreUnavailableError("gone")
+
+    with pytest.raises(StoreUnavailableError, match="gone"):
+        await list_interrupts(Failing(journal._engine))
+    reading = load_asked(journal, await waiting_roots(journal))
+    await anext(reading)
+    await reading.aclose()  # as one does who had enough
+    assert asyncio.all_tasks() == before
+    assert caplog.records == []
