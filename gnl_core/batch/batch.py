@@ -21,7 +21,7 @@ from gnl_core.batch.drive import drive_item
 from gnl_core.batch.items import Item, ItemKey, Job, read_items, token_of
 from gnl_core.batch.plan import BatchPlan
 from gnl_core.batch.preflight import Planner
-from gnl_core.batch.report import BatchReport, ItemReport, begin_batch, keep_report
+from gnl_core.batch.report import BatchReport, ItemReport, begin_batch, gone_items, keep_report
 from gnl_core.batch.rules import BatchOptions, Rules, read_rules
 from gnl_core.composable import NoModel
 from gnl_core.door import Door
@@ -30,6 +30,7 @@ from gnl_core.errors import (
     DuplicateSideEffectError,
     JournalError,
     RunBusyError,
+    RunSweptError,
 )
 from gnl_core.journal.port import Journal
 from gnl_core.run import Plan, make_plan
@@ -111,6 +112,9 @@ class Batch:
     async def run(self, batch_id: str, items: Iterable[Item], *, plan_token: str) -> BatchReport:
         """Do the items, each once: what is done is replayed, what waits for nobody any more goes on.
 
+        An item that an earlier run of the batch brought to an end, and whose run was deleted since, is 'not-run' by
+        'run_swept': purge the batch to do everything anew.
+
         Nothing that happens to one item stops another, unless repeats are to fail the batch. An item that another
         worker is at is looked at once more when the others are through, and is 'not-run' if it is at it still.
 
@@ -141,7 +145,9 @@ class Batch:
             if repeats:
                 await self._end(batch_id, token, version, [_left(job, repeats=job.key in repeats) for job in jobs])
                 raise self._repeated(batch_id, repeats)
-        found = await self._drive(jobs)
+        gone = await gone_items(self._journal, batch_id, {job.key: job.run_id for job in jobs})
+        found = {job.key: _gone(job) for job in jobs if job.key in gone}
+        found |= await self._drive([job for job in jobs if job.key not in gone])
         busy = [job for job in jobs if found[job.key].code == RunBusyError.code]
         found |= await self._drive(busy)
         report = await self._end(batch_id, token, version, [found[job.key] for job in jobs])
@@ -229,6 +235,16 @@ class _NoModel(NoModel):
 
 def _is_repeat(report: ItemReport) -> bool:
     return report.outcome == "not-run" and report.code == DuplicateSideEffectError.code
+
+
+def _gone(job: Job) -> ItemReport:
+    return ItemReport(
+        key=job.key,
+        run_id=job.run_id,
+        outcome="not-run",
+        code=RunSweptError.code,
+        message="An earlier run of the batch brought it to an end, and its run was deleted since: it is not run again.",
+    )
 
 
 def _left(job: Job, *, repeats: bool = False) -> ItemReport:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gnl_core import keys
 from gnl_core.batch.items import Job
 from gnl_core.batch.plan import Alike, BatchPlan, PlanItem
+from gnl_core.batch.report import settled_items
 from gnl_core.canonical import digest
 from gnl_core.errors import JournalError, NotCanonicalError, ToolArgumentsError
 from gnl_core.findings import Findings
@@ -72,6 +73,7 @@ class Planner:
         self._owner = new_owner()
         self._found = _Sorted()
         self._alike = _Groups()
+        self._settled: set[str] = set()
 
     async def plan(self, batch_id: str, token: str, jobs: Sequence[Job]) -> BatchPlan:
         """Return the plan of these items.
@@ -79,6 +81,7 @@ class Planner:
         Raises:
             JournalError: The store cannot be read.
         """
+        self._settled = await settled_items(self._journal, batch_id)
         for start in range(0, len(jobs), CHUNK):
             await self._look([self._resolved(job) for job in jobs[start : start + CHUNK]])
         lists: dict[str, Any] = {
@@ -124,6 +127,10 @@ class Planner:
         if rows[1] is not None:
             text = f"It was here and a sweep removed it {age_text(now - rows[1].updated_at)}: it is not run again."
             found.already_done.append(PlanItem(key=job.key, text=text, at=rows[1].updated_at))
+            return
+        if job.key in self._settled:
+            text = "The batch brought it to an end, and its run was deleted since: it is not run again."
+            found.already_done.append(PlanItem(key=job.key, text=text))
             return
         if looked.findings is None or looked.call is None:
             found.unfit.append(PlanItem(key=job.key, text=looked.unfit))

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from gnl_core import keys
 from gnl_core.approvals import Interrupt
-from gnl_core.errors import BatchPlanMismatchError, RunBusyError, StoreCorruptError
+from gnl_core.errors import BatchPlanMismatchError, JournalFormatError, RunBusyError, StoreCorruptError
 from gnl_core.journal import get
 from gnl_core.journal.port import (
     Create,
@@ -36,6 +36,8 @@ raised, or its result could not be recorded. 'not-run': nothing of it began, and
 
 _TRIES = 20
 _SETTLED = ("done", "skipped", "denied")
+_HEADS = 400
+"""Rows of one read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,45 @@ async def begin_batch(journal: Journal, batch_id: str, token: str, tool: str, it
             batch_id=batch_id,
         )
     return found.version
+
+
+async def settled_items(journal: Journal, batch_id: str) -> set[str]:
+    """Return the keys of the items that runs of the batch have brought to an end, by its report.
+
+    A report that cannot be read says nothing, and stops no item; whoever writes it next tells of it.
+
+    Raises:
+        JournalError: The store cannot be read.
+    """
+    row = await get(journal, keys.batch_report(batch_id))
+    try:
+        outcomes = _outcomes(row)
+    except (StoreCorruptError, JournalFormatError):
+        return set()
+    return {key for key, (outcome, _) in outcomes.items() if outcome in _SETTLED}
+
+
+async def gone_items(journal: Journal, batch_id: str, runs: Mapping[str, str]) -> set[str]:
+    """Return the keys of items that an earlier run of the batch settled, and whose runs are there no more.
+
+    A sweep, or an erasure, took them: their effects happened, and nothing of the run itself would say so.
+
+    Args:
+        journal: The store.
+        batch_id: The batch.
+        runs: Ids of the items' runs, by item.
+
+    Raises:
+        JournalError: The store cannot be read.
+    """
+    known = await settled_items(journal, batch_id)
+    settled = [key for key in runs if key in known]
+    gone: set[str] = set()
+    for start in range(0, len(settled), _HEADS):
+        some = settled[start : start + _HEADS]
+        heads = (await journal.get_many([keys.head(runs[key]) for key in some])).entries
+        gone |= {key for key, head in zip(some, heads, strict=True) if head is None}
+    return gone
 
 
 async def keep_report(journal: Journal, batch_id: str, token: str, plan: int, items: Sequence[ItemReport]) -> bool:

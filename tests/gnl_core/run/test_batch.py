@@ -422,7 +422,7 @@ async def test_ten_thousand_items_are_read_in_chunks(counting, journal, effects)
     looking.get_many, looking.org = get_many, ""
     plan = await batch_of(looking, effects).preflight("march", items)
     assert len(plan.fresh) == 10_000
-    assert looking.reads == 100
+    assert looking.reads == 1 + 100  # the report of an earlier run, then the items in chunks
     assert most <= 400
 
 

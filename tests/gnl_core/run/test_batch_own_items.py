@@ -236,7 +236,7 @@ async def test_one_who_fails_leaves_the_items_mark_where_it_was(journal, effects
 
 
 @pytest.mark.parametrize("erase", ["run", "batch", "sweep"])
-async def test_what_an_erased_item_did_is_earlier_work_to_it_and_to_its_twins(journal, effects, erase):
+async def test_what_an_erased_item_did_is_earlier_work_to_it_and_to_its_twins(journal, rows, effects, erase):
     batch = batch_of(journal, effects)
     await go(batch, "a", TWINS[:1] if erase == "batch" else TWINS)
     if erase == "run":
@@ -246,6 +246,7 @@ async def test_what_an_erased_item_did_is_earlier_work_to_it_and_to_its_twins(jo
     else:
         await _passed(journal)
         await sweep_runs(journal, older_than_ms=1)
+    await rows.delete(keys.batch_report("a"))  # which would know what was done
     before = effects.count()
     plan = await batch.preflight("a", TWINS)
     asked = {"run": ["k1"], "batch": ["k1", "k2"], "sweep": ["k1", "k2"]}[erase]
@@ -257,6 +258,20 @@ async def test_what_an_erased_item_did_is_earlier_work_to_it_and_to_its_twins(jo
     again = await batch.run("a", TWINS, plan_token=plan.token)
     assert [item.key for item in again.items if item.outcome == "suspended"] == asked
     assert effects.count() == before
+
+
+async def test_an_item_whose_run_was_deleted_is_known_by_the_report_of_its_batch(journal, effects):
+    batch = create_batch(journal=journal, tool=pinging(effects), item_key="host")
+    items = [{"host": "h"}, {"host": "i"}]
+    await go(batch, "a", items)
+    await purge_run(journal, "batch:a:h")
+    plan = await batch.preflight("a", items)
+    assert ([item.key for item in plan.already_done], plan.fresh) == (["h", "i"], ())
+    again = await batch.run("a", items, plan_token=plan.token)
+    assert [(item.outcome, item.code) for item in again.items] == [("not-run", "run_swept"), ("replayed", "")]
+    assert effects.count() == 2
+    await purge_batch(journal, "a")
+    assert outcomes(await go(batch, "a", items)) == ["done", "done"]
 
 
 async def test_an_item_that_left_a_tombstone_is_not_run_again(journal, effects):
