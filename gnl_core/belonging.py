@@ -1,6 +1,7 @@
 """Whose a run is, and what it was asked: who comes again with something else is refused before anything is written.
 
-Owner first: whoever may not know of the run learns nothing else of it. No refusal names the other party, neither in its
+What kind of run it is comes first, and whether a sweep removed it; then the owner, so that a stranger learns nothing
+else. No refusal names the other party, neither in its
 words nor in its facts.
 """
 

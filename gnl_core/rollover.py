@@ -45,8 +45,9 @@ async def rollover_run(
     does: windows beyond the run, markers of the conversation, the person's jobs from other channels.
 
     Called again with the same old run it returns the same new id, and so it does for whoever calls at the same time. Of
-    a run that was made so and has not been driven yet it returns that run's own id: there is nothing to begin anew. An
-    old run that was not done is not gone on with any more (`RunFollowedError`); one that was is replayed as ever.
+    a run that was made so and has not been driven yet it returns that run's own id: there is nothing to begin anew. A
+    new run that was purged since is named all the same: a prompt under its id begins it. An old run that was not done
+    is not gone on with any more (`RunFollowedError`); one that was is replayed as ever.
 
     Args:
         journal: The store.

@@ -25,8 +25,10 @@ class Terms:
         conflict_ledger: Note each refusal outside the run.
         audit_on_reject: 'best-effort': a refusal stands though it could not be noted, with a warning in the log.
             'require': the ledger's error is raised in its place, so that no refusal goes unrecorded.
-        shared_thread: Several persons work in the conversation. Without it the first person whose run names a
-            conversation owns it, and runs for another are refused there.
+        shared_thread: Several persons work in the conversation: to be said by each of their runs. Without it the first
+            person for whom a run begins there is noted as the conversation's owner, and a run that begins for another
+            is refused. A run of nobody is let in, and what is done outside of runs is not looked at; once the
+            conversation was purged, it is nobody's.
         work: The work that the run id was derived from, None for an id that the caller chose.
         system_asked: Whether the system prompt is the caller's, and so part of what is asked; an agent's own is not.
     """

@@ -105,7 +105,7 @@ def read_rules(tool: Tool, item_key: ItemKey, base: Mapping[str, Any], given: Ma
     return Rules(
         item_key=item_key,
         resource=resource,
-        fails=asked == "fail-batch",
+        fails=asked == "fail-batch" and rule.action == _ACTIONS["fail-batch"],  # limits that are given win
         concurrency=concurrency,
         # Whatever an id is said to stand for, an item is what it began as: its record answers for no other one. And
         # nobody chooses its id for a second time: one that a sweep removed, and left a tombstone of, ran.

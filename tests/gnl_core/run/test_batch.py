@@ -496,6 +496,12 @@ async def test_fail_batch_begins_nothing_where_the_plan_knows_of_a_repeat(journa
     assert {outcome for outcome, _ in kept.values()} == {"not-run"}
 
 
+async def test_limits_that_are_given_win_over_fail_batch(journal, effects):
+    await chat(journal, effects, "sku-1")
+    batch = batch_of(journal, effects, on_duplicate="fail-batch", limits=RunLimits(side_effect_duplicates="warn"))
+    assert set(outcomes(await go(batch, "march", ITEMS)).values()) == {"done"}
+
+
 async def test_fail_batch_begins_nothing_more_once_a_repeat_comes_up(journal, effects):
     @tool(semantic_identity=BY_SKU, name="create")
     async def create(ctx: Context, key: str, sku: str, price: float = 1.0) -> None:
