@@ -46,6 +46,7 @@ class Statements:
     add_scope: bytes
     insert: bytes
     inserts: bytes
+    guards: bytes
     update: bytes
     updates: bytes
     delete: bytes

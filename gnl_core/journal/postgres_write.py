@@ -155,15 +155,10 @@ class WriteRows(Rows):
         sql = self._sql
         scope = await self._scope(connection, batch.org) if found.scope is None else found.scope
         shared = {"scope": scope, "tag": batch.tag, "now": found.now}
-        calls: list[Call] = [(sql.next_version, {})]
-        guards = [_Written(name, "null", None) for name in writes.guards]
-        for rows, single, several in (
-            (sorted([*writes.inserts, *guards], key=lambda row: row.name), sql.insert, sql.inserts),
-            (writes.updates, sql.update, sql.updates),
-        ):
-            calls += [
-                (single, _one(group[0])) if len(group) == 1 else (several, _arrays(group)) for group in _groups(rows)
-            ]
+        if writes.rows or writes.deletes:
+            calls: list[Call] = [(sql.next_version, {}), *self._changes(writes)]
+        else:
+            calls = [(sql.last_version, {}), (sql.guards, {"names": texts(writes.guards)})]
         if gone := [*writes.deletes, *writes.guards]:
             calls.append((sql.delete, {"names": texts(gone)}))
         this.committing = True
@@ -177,6 +172,17 @@ class WriteRows(Rows):
             self._statistics.rows_written += writes.rows
             self._statistics.bytes_written += writes.size
         return integer(numbered.get_value(0, 0)) or 0
+
+    def _changes(self, writes: _Writes) -> Iterator[Call]:
+        """Yield what inserts rows, then what writes over others."""
+        sql = self._sql
+        guards = [_Written(name, "null", None) for name in writes.guards]
+        for rows, single, several in (
+            (sorted([*writes.inserts, *guards], key=lambda row: row.name), sql.insert, sql.inserts),
+            (writes.updates, sql.update, sql.updates),
+        ):
+            for group in _groups(rows):
+                yield (single, _one(group[0])) if len(group) == 1 else (several, _arrays(group))
 
     async def _scope(self, connection: Connection, org: str) -> int:
         """Return the number of an organisation that had none."""

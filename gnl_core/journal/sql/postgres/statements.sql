@@ -110,6 +110,12 @@ SELECT %(scope)s::bigint, i.key, currval('{versions}'), %(tag)s::bigint, %(now)s
 FROM unnest(%(names)b::text[], %(texts)b::text[], %(blobs)b::bytea[]) AS i (key, value, blob)
 ORDER BY i.key COLLATE "C"
 
+-- For the transaction alone, of a batch that writes nothing and so gives no version away.
+-- name: guards
+INSERT INTO {rows} (scope_id, key, version, batch, created_at, updated_at, format, codec, value)
+SELECT %(scope)s::bigint, i.key, 0, 0, 0, 0, {format}, {codec}, 'null' FROM unnest(%(names)b::text[]) AS i (key)
+ORDER BY i.key COLLATE "C"
+
 -- A row that was locked at the version that the batch was ruled upon. A counter keeps its blob.
 -- name: update
 UPDATE {rows} SET version = currval('{versions}'), batch = %(tag)s::bigint, updated_at = %(now)s::bigint,
