@@ -145,7 +145,6 @@ async def test_each_class_has_its_own_rule(journal, effects):
         ),
         ({"by_class": {}, "semantic": 5}, ["DuplicatesByClass.semantic", "int"]),
     ],
-    ids=str,
 )
 def test_what_cannot_work_is_refused_by_name(rule, words):
     with pytest.raises(ConfigError) as refused:

@@ -46,7 +46,6 @@ CALL = ToolCallPart("", "pay", {}, "", "")
         ModelResponse((CALL,), stop_reason="tired"),
         ModelResponse((CALL,), model=None),
     ],
-    ids=repr,
 )
 async def test_an_answer_that_could_not_be_read_again_is_not_recorded(journal, effects, answer):
     @tool
