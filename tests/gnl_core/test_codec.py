@@ -302,7 +302,6 @@ def test_the_recorded_instant_stands_where_the_zone_is_unknown_or_has_other_rule
         ({Color.RED: 1}, {"red": 1}),
         ({frozenset({"a"}), ()}, {frozenset({"a"}), ()}),
     ],
-    ids=repr,
 )
 def test_what_else_a_tool_may_return(value, back):
     assert same(stored(value), back)
