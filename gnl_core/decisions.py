@@ -14,6 +14,7 @@ from gnl_core.canonical import args_hash
 from gnl_core.codec import encode
 from gnl_core.errors import (
     AlreadyDecidedError,
+    CanceledError,
     ConfigError,
     IdInvalidError,
     JournalError,
@@ -226,6 +227,7 @@ async def decide(
     Raises:
         UnknownQuestionError: No such question is open; the message lists those of its run.
         AlreadyDecidedError: It has another answer.
+        CanceledError: It is a yes, and nothing begins in the run any more: it was canceled, or is being undone.
         NotCanonicalError: `output` cannot be stored.
         ConfigError: `output` for a question that is not about a call in doubt, or beside an approval; `relation` beside
             a no, or for a question that shows no earlier work; no `actor` for a run that has one; or a member of
@@ -243,7 +245,7 @@ async def decide(
             entry = await get(journal, keys.decode(record.mirror_of))
             record = read_call(entry) if entry is not None else None
         key = keys.answer(root, part, call, kind, attempt)
-        read = await journal.get_many([key, keys.head(root), keys.lock(root), keys.beat(root)])
+        read = await journal.get_many([key, keys.head(root), keys.lock(root), keys.beat(root), keys.halt(root)])
         driven = driver_of(read.entries[2], read.entries[3], read.now)
         interrupt = (
             question_of(root, part, record, entry, read.now, driven=driven)
@@ -256,6 +258,8 @@ async def decide(
                 raise already_decided(question, stored)
             raise await _unknown(journal, question, root)
         check_actor(actor, read.entries[1], question)
+        if approved and read.entries[4] is not None:
+            raise _halted(question, root)
         approval = Approval(
             approved=approved, actor=actor, reason=reason, expires_at=expires_at, output=output, relation=relation
         )
@@ -269,6 +273,15 @@ async def decide(
             written = getattr(ops[-1], "value", None)
             return answer if stored is None or written == answer.to_json() else replace(stored, relation=relation)
     raise RefusedError(f"question {question!r} changed while it was answered; look at it and answer again")
+
+
+def _halted(question: str, root: str) -> CanceledError:
+    return CanceledError(
+        f"question {question!r} takes no yes: run {root!r} was canceled or is being undone, and nothing begins in it "
+        "any more. Find out whether the call took effect, then settle it (output=…, approved=False) or deny it",
+        run_id=root,
+        question=question,
+    )
 
 
 def check_actor(actor: str | None, head: Entry | None, question: str) -> None:

@@ -185,11 +185,12 @@ async def test_what_a_canceled_run_left_in_doubt_can_be_settled_and_then_forked(
     down = [TURNS[0], ModelUnavailableError("down")]
     with pytest.raises(ModelUnavailableError):
         await drive(journal, [charge], down)
+    if settled == "to run again":
+        await decide(journal, "r/s0p0/in_doubt/1", True)
     assert await cancel_run(journal, "r") is True
     assert [one.question for one in await list_interrupts(journal, "r")] == ["r/s0p0/in_doubt/1"]
-    if settled in ("by a person", "to run again"):
-        output = {} if settled == "to run again" else {"output": 7}
-        await decide(journal, "r/s0p0/in_doubt/1", settled == "to run again", **output)
+    if settled == "by a person":
+        await decide(journal, "r/s0p0/in_doubt/1", False, output=7)
     with pytest.raises(CanceledError):
         await drive(journal, [charge], down)
     assert (effects.count(), await status(journal)) == (1, "canceled")
@@ -299,7 +300,8 @@ async def test_a_run_whose_driver_was_killed_is_canceled_at_once(common, effects
         assert await status(storage.runs) == "canceled"
         # What the kill left in doubt still waits, and for as long as nobody settled it.
         assert [one.question for one in await list_interrupts(storage.runs)] == ["r/s0p0/in_doubt/1"]
-        await decide(storage.runs, "r/s0p0/in_doubt/1", True)
+        with pytest.raises(CanceledError, match="takes no yes"):
+            await decide(storage.runs, "r/s0p0/in_doubt/1", True)
         assert [one.question for one in await list_interrupts(storage.runs)] == ["r/s0p0/in_doubt/1"]
         await decide(storage.runs, "r/s0p0/in_doubt/1", False)
         assert await list_interrupts(storage.runs) == []
