@@ -47,8 +47,8 @@ class Course:
         self.failures: list[ToolError] = []
         self.pending: list[Op] = []
         self.over = False
-        self.used: set[str] = set()
-        self._used_waits: set[str] = set()
+        self.used: dict[str, None] = {}
+        self._used_waits: dict[str, None] = {}
         self._broken = False
         self._tools = StepTools(policy)
         self._stepper = Stepper(request, self.names)
@@ -64,6 +64,14 @@ class Course:
         """Return what the run's head counts; a workflow has no model steps."""
         questions = sum(map(len, self.interrupts.values()))
         return {"steps": 0, "calls": len(self.used), "questions": questions, "waits": len(self.waits)}
+
+    def open_waits(self) -> tuple[Wait, ...]:
+        """Return where it waits, in the order in which its function came there; reads answer in any order."""
+        return tuple(self.waits[name] for name in self._used_waits if name in self.waits)
+
+    def open_questions(self) -> tuple[Interrupt, ...]:
+        """Return what its steps ask, in the order in which its function came to them."""
+        return tuple(one for name in self.used for one in self.interrupts.get(name, ()))
 
     # Steps ---------------------------------------------------------------------------------------------------------
 
@@ -181,7 +189,7 @@ class Course:
 
     # Both ----------------------------------------------------------------------------------------------------------
 
-    def _enter(self, what: str, name: str, used: set[str], *, known: bool) -> None:
+    def _enter(self, what: str, name: str, used: dict[str, None], *, known: bool) -> None:
         root = self.request.root
         if self.over:
             raise ConfigError(
@@ -211,7 +219,7 @@ class Course:
                 run_id=root,
             )
             raise Stop(self.late)
-        used.add(name)
+        used[name] = None
 
     def stop(self, error: BaseException) -> Stop:
         """Note what stops the drive; the first error counts."""

@@ -220,8 +220,8 @@ async def _drive(planned: WorkflowPlan, course: Course) -> WorkflowResult:
         return _result(
             request,
             "suspended",
-            interrupts=tuple(one for asked in course.interrupts.values() for one in asked),
-            waits=tuple(course.waits.values()),
+            interrupts=course.open_questions(),
+            waits=course.open_waits(),
         )
     return _completed(course, function.result())
 
@@ -239,8 +239,8 @@ def _judge(course: Course, raised: BaseException | None) -> None:
     if course.error is not None:
         error = course.error
         if isinstance(error, RefusedError | DoubtError):
-            others = [one for asked in course.interrupts.values() for one in asked]
-            error.interrupts = (*error.interrupts, *(one for one in others if one not in error.interrupts))
+            others = (one for one in course.open_questions() if one not in error.interrupts)
+            error.interrupts = (*error.interrupts, *others)
         raise error
     own = own_error(raised) if raised is not None else None
     waits = bool(course.waits or course.interrupts)

@@ -124,6 +124,30 @@ async def test_large_data_is_sent(journal, pay):
     assert (await run_workflow(pay, journal=journal, run_id="r")).output["bank"] == ["x" * 90_000]
 
 
+async def test_waits_are_listed_as_they_were_reached_however_reads_answer(journal):
+    answered = asyncio.Event()
+
+    class Crossing:
+        """Answers what is asked of the right wait first."""
+
+        def __getattr__(self, name):
+            return getattr(journal, name)
+
+        async def get_many(self, wanted, **options):
+            if any("left" in key for key in wanted):
+                await answered.wait()
+            read = await journal.get_many(wanted, **options)
+            if any("right" in key for key in wanted):
+                answered.set()
+            return read
+
+    async def pay(flow):
+        await asyncio.gather(flow.wait("left"), flow.wait("right"))
+
+    asked = await run_workflow(pay, journal=Crossing(), run_id="r")
+    assert [wait.name for wait in asked.waits] == ["left", "right"]
+
+
 async def test_waits_side_by_side_are_all_listed(journal):
     async def pay(flow):
         inner = flow.under("par")
