@@ -48,6 +48,7 @@ class Place:
         schema: Of a PostgreSQL store's tables.
         prefix: Of a Redis store's keys.
         org: The organisation whose journal is meant; '' is the store's own.
+        cache: The store beside it that holds what may be lost, where `composite` spreads a journal over two.
     """
 
     kind: Kind
@@ -55,6 +56,7 @@ class Place:
     schema: str = "public"
     prefix: str = "gnl"
     org: str = ""
+    cache: Place | None = None
 
     @property
     def file(self) -> Path | None:

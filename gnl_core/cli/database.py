@@ -8,7 +8,7 @@ import functools
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from gnl_core import keys
 from gnl_core.cli.terminal import complain
 from gnl_core.errors import ConfigError, RunNotFoundError
 from gnl_core.journal import Journal, get
+from gnl_core.journal.composite import composite
 from gnl_core.journal.storage import Storage
 from gnl_core.opening import Place, open_storage, read_place
 
@@ -25,6 +26,7 @@ PLACE = "FILE|URL"
 DB_HELP = "A file, or postgresql://user@host/database, redis://host/0, rediss://… or unix://…; or set GNL_DB."
 SCHEMA_HELP = "Schema of a PostgreSQL store; or set GNL_SCHEMA. [default: public]"
 PREFIX_HELP = "Prefix of a Redis store; or set GNL_PREFIX. [default: gnl]"
+CACHE_HELP = "The cache of a program that spreads its journal with composite(); or set GNL_CACHE."
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,6 +71,29 @@ def org_option(command: Command) -> Command:
         return command(*args, db=dataclasses.replace(db, org=org or ""), **options)
 
     return click.option("--org", metavar="ORG", help="Of this organisation.")(db_option(call))  # type: ignore[return-value] # as above
+
+
+def cache_option(command: Command) -> Command:
+    """Give a command that erases the options that name the cache beside its store; its `db` then holds that place."""
+
+    @functools.wraps(command)
+    def call(*args: Any, db: Place, cache: str | None, cache_prefix: str | None, **options: Any) -> Any:
+        text = cache if cache is not None else os.environ.get("GNL_CACHE") or None
+        prefix = cache_prefix if cache_prefix is not None else os.environ.get("GNL_CACHE_PREFIX") or None
+        try:
+            if text is None and cache_prefix is not None:
+                raise ConfigError("a prefix of which store? Name it with --cache, or set GNL_CACHE")
+            beside = read_place(text, prefix=prefix) if text is not None else None
+        except ConfigError as error:
+            raise click.UsageError(f"--cache: {error}", click.get_current_context()) from None
+        return command(*args, db=dataclasses.replace(db, cache=beside), **options)
+
+    for option in (
+        click.option("--cache-prefix", metavar="NAME", help="Prefix of a cache on Redis; or set GNL_CACHE_PREFIX."),
+        click.option("--cache", metavar=PLACE, help=CACHE_HELP),
+    ):
+        call = option(call)
+    return call  # type: ignore[return-value] # as above
 
 
 json_option: Callable[[Command], Command] = click.option(
@@ -135,10 +160,14 @@ def with_journal(place: Place, work: Callable[[Journal], Awaitable[T]], *, write
         GnlError: There is no journal, or what the work raised.
     """
     storage = opened(place, write=write)
+    beside = opened(place.cache, write=write) if place.cache is not None else None
 
     async def do() -> T:
-        async with storage:
-            return await work(storage.runs.scoped(place.org) if place.org else storage.runs)
+        async with AsyncExitStack() as stack:
+            journal: Journal = (await stack.enter_async_context(storage)).runs
+            if beside is not None:
+                journal = composite(runs=journal, cache=(await stack.enter_async_context(beside)).runs)
+            return await work(journal.scoped(place.org) if place.org else journal)
 
     return asyncio.run(do())
 
@@ -148,6 +177,8 @@ def checkpoint(place: Place) -> None:
 
     A program that reads just now may hold it back; that is said, and is no error. A server's logs are its own matter.
     """
+    if place.cache is not None:
+        checkpoint(place.cache)
     path = place.file
     if path is None:
         return

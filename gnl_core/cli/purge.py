@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gnl_core.cli.database import checkpoint, db_option, json_option, org_option, with_journal
+from gnl_core.cli.database import cache_option, checkpoint, db_option, json_option, org_option, with_journal
 from gnl_core.cli.terminal import complain, plain, tell, tell_json
 from gnl_core.journal.port import Journal
 from gnl_core.opening import Place
@@ -51,6 +51,7 @@ def run_(*, run_id: str, yes: bool, force: bool, db: Place, as_json: bool) -> No
 @yes_option
 @_force
 @org_option
+@cache_option
 @json_option
 def thread(*, thread_id: str, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase what is remembered in the conversation THREAD; its runs stay."""
@@ -77,6 +78,7 @@ def batch(*, batch_id: str, yes: bool, force: bool, db: Place, as_json: bool) ->
 @yes_option
 @_force
 @org_option
+@cache_option
 @json_option
 def person(*, resource_id: str, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase PERSON: their runs, their conversations, their work across channels and runs."""
@@ -90,6 +92,7 @@ def person(*, resource_id: str, yes: bool, force: bool, db: Place, as_json: bool
 @yes_option
 @_force
 @db_option
+@cache_option
 @json_option
 def org_(*, org: str, yes: bool, force: bool, db: Place, as_json: bool) -> None:
     """Erase everything of the organisation ORG; that it was erased stays noted."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gnl_core.cli.database import checkpoint, json_option, org_option, with_journal
+from gnl_core.cli.database import cache_option, checkpoint, json_option, org_option, with_journal
 from gnl_core.cli.purge import yes_option
 from gnl_core.cli.terminal import complain, plain, tell, tell_json
 from gnl_core.journal.port import Journal
@@ -85,6 +85,7 @@ def runs(
 @_OLDER
 @yes_option
 @org_option
+@cache_option
 @json_option
 def threads(*, older_than: int, yes: bool, db: Place, as_json: bool) -> None:
     """Delete what is remembered in conversations by its last activity; their runs stay."""
