@@ -5,7 +5,7 @@ preset         what it sets
 =============  ======================================================================================================
 critical       tool_policy 'strict-critical', exclusive_model_step, lock_ttl 300 s, strict_input, bind_actor,
                conflict_ledger, tombstone_policy 'reject'; repeated side effects in one conversation: a person is asked,
-               but idempotent writes warn
+               whatever class of effect they are
 assistant      replay_disclosure 'explain'; repeated side effects in one request: deletions are left out, idempotent
                writes and external APIs run, for everything else a person is asked
 headless       nobody can answer: deletions and notifications that repeat are left out, idempotent writes and external
@@ -46,18 +46,8 @@ _PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "bind_actor": True,
             "conflict_ledger": True,
             "tombstone_policy": "reject",
-            "limits": RunLimits(
-                side_effect_duplicates=DuplicatesByClass(
-                    by_class={
-                        "transactional": _ASK_IN_THREAD,
-                        "notification": _ASK_IN_THREAD,
-                        "delete": _ASK_IN_THREAD,
-                        "external-api": _ASK_IN_THREAD,
-                        "idempotent-write": Duplicates(action="warn", scope="thread"),
-                    },
-                    default=_ASK_IN_THREAD,
-                )
-            ),
+            # By class though all are alike: a rule that is given for one class beside it drops none for the others.
+            "limits": RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={}, default=_ASK_IN_THREAD)),
         },
         "assistant": {
             "replay_disclosure": "explain",

@@ -4,6 +4,7 @@ import pytest
 
 from gnl_core import Context, Duplicates, DuplicatesByClass, Gnl, RunLimits, SemanticIdentity, read_idem_ledger, tool
 from gnl_core.agents import AgentOptions
+from gnl_core.duplicates import rule_for
 from gnl_core.errors import (
     ConfigError,
     DuplicateSideEffectError,
@@ -60,8 +61,9 @@ class Finder:
 
 
 def rules(limits):
-    declared = limits.duplicates
-    return {name: (rule.action, rule.scope) for name, rule in {**declared.by_class, None: declared.default}.items()}
+    """Return (action, scope) for a tool of each class, and of none."""
+    found = {name: rule_for(limits.duplicates, charging(None, name)) for name in (*CLASSES, None)}
+    return {name: (rule.action, rule.scope) for name, rule in found.items()}
 
 
 def test_critical():
@@ -76,8 +78,7 @@ def test_critical():
         "conflict_ledger": True,
         "tombstone_policy": "reject",
     }
-    asks, warns = ("suspend", "thread"), ("warn", "thread")
-    assert rules(limits) == {name: warns if name == "idempotent-write" else asks for name in (*CLASSES, None)}
+    assert rules(limits) == dict.fromkeys((*CLASSES, None), ("suspend", "thread"))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +123,9 @@ def test_a_rule_for_one_class_drops_none_for_the_others():
     base = expand_preset("critical")["limits"]
     over = RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={"notification": "off"}))
     assert rules(merge_limits(base, over)) == {**rules(base), "notification": ("off", "request")}
+    milder = expand_preset("assistant")["limits"]
     over = RunLimits(side_effect_duplicates=DuplicatesByClass(by_class={}, default="block"))
-    assert rules(merge_limits(base, over)) == {**rules(base), None: ("block", "request")}
+    assert rules(merge_limits(milder, over)) == {**rules(milder), None: ("block", "request")}
 
 
 def test_a_finder_stays_beside_a_rule_for_one_class():
@@ -174,9 +176,11 @@ def test_critical_refuses_a_side_effect_that_cannot_be_settled(journal, effects)
     firm(journal, [charging(effects, recover=known)], ONE, preset="critical")
 
 
+@pytest.mark.parametrize("effect_class", [*CLASSES, None])
 @pytest.mark.parametrize("door", ["run", "stream"])
-async def test_critical_asks_about_a_repeat_in_the_conversation(journal, effects, door):
-    gnl = firm(journal, [charging(effects, recover=known)], ONE, preset="critical", limits=RunLimits(max_tool_calls=5))
+async def test_critical_asks_about_a_repeat_in_the_conversation(journal, effects, door, effect_class):
+    charge = charging(effects, effect_class, recover=known)
+    gnl = firm(journal, [charge], ONE, preset="critical", limits=RunLimits(max_tool_calls=5))
 
     async def drive(run_id):
         named = {"run_id": run_id, "thread_id": "t", "prompt": "Go."}
