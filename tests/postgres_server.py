@@ -147,6 +147,7 @@ class Proxy:
         self.server = ("127.0.0.1", port)
         self.on_commit = "pass"
         self.silent = False
+        self.silent_at = None
         self.cut = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.dsn = f"postgresql://postgres@127.0.0.1:{self.listener.getsockname()[1]}/postgres?sslmode=disable"
@@ -184,6 +185,8 @@ class Pair:
 
     def upward(self):
         while chunk := self._read(self.client):
+            if self.proxy.silent_at is not None and self.proxy.silent_at in chunk:
+                self.proxy.silent = True
             if self.proxy.silent:
                 continue
             if b"COMMIT\0" in chunk and self.proxy.on_commit != "pass":

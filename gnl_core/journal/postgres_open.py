@@ -10,7 +10,7 @@ import psycopg
 from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError, StoreUnavailableError
 from gnl_core.journal.access import Access, missing
 from gnl_core.journal.postgres_pool import Connection
-from gnl_core.journal.postgres_sql import statements
+from gnl_core.journal.postgres_sql import BEGIN, IDLE_MS, statements
 from gnl_core.journal.postgres_target import Target
 
 SCHEMA = 1
@@ -26,8 +26,10 @@ WHERE n.nspname = %s AND c.relname = 'gnl_meta'
 _LOCK = 0x676E6C  # "gnl": half of the key under which processes that open one schema wait for each other
 
 
-async def prepare(connection: Connection, target: Target, access: Access = "make") -> str:
+async def prepare(connection: Connection, target: Target, access: Access = "make", *, patience_ms: int) -> str:
     """Bring the schema up to date, made if it is missing and may be; return the store's id.
+
+    Who makes or migrates it meanwhile is waited for, as long as `patience_ms` says.
 
     Raises:
         ConfigError: The server is too old, or its database keeps text in another encoding than UTF-8.
@@ -52,7 +54,7 @@ async def prepare(connection: Connection, target: Target, access: Access = "make
                 f"{target.name} holds {'no journal' if found == 0 else 'a journal of an older release'} and is a "
                 "standby, which cannot be written; open the primary once"
             )
-        await _migrate(connection, target)
+        await _migrate(connection, target, patience_ms)
         found, store_id = await _found(connection, target)
     check_format(found, target)
     return store_id
@@ -83,9 +85,14 @@ async def _found(connection: Connection, target: Target) -> tuple[int, str]:
     return int(row[1]), str(row[0])
 
 
-async def _migrate(connection: Connection, target: Target) -> None:
-    await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+async def _migrate(connection: Connection, target: Target, patience_ms: int) -> None:
+    await connection.execute(BEGIN)
     try:
+        # Who is frozen in the midst of it must not keep everybody else out.
+        await connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true)",
+            (str(patience_ms), IDLE_MS),
+        )
         # Of the transaction, not of the session: behind a pooler the session is somebody else's.
         await connection.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", (_LOCK, target.schema))
         found, _ = await _found(connection, target)  # another process may have been first

@@ -41,7 +41,6 @@ MOST = 1 << 62
 
 GRACE_S = 15.0
 """Seconds beyond the wait for locks after which a server that says nothing is given up."""
-
 _MANY = 32  # keys of a read, beyond which each is looked up by itself
 _MOST_LOSSES = 4  # connections that a call may lose in a row before it gives up
 _LONGEST_NAP_S = 0.01
@@ -58,6 +57,11 @@ class Attempt:
 
     until: float
     committing: bool = False
+
+    @property
+    def patience_ms(self) -> int:
+        """Milliseconds for which locks are waited for from now on, at least 1."""
+        return max(1, int((self.until - time.monotonic()) * 1000))
 
 
 class Rows:
@@ -190,7 +194,7 @@ class Rows:
             try:
                 async with self._pool.connection(until) as connection:
                     if not self.store_id:
-                        await self._open(connection)
+                        await self._open(connection, this)
                     return await attempt(connection, this)
             except psycopg.Error as error:
                 if not is_lost(error):
@@ -217,10 +221,13 @@ class Rows:
         self._statistics.retries += 1
         await asyncio.sleep(random.uniform(0, _LONGEST_NAP_S))  # noqa: S311 - so that two who retry do not march in step
 
-    async def _open(self, connection: Connection) -> None:
+    async def _open(self, connection: Connection, this: Attempt) -> None:
         async with self._opening:
             if not self.store_id:
-                self.store_id = await prepare(connection, self.target, self._options.access)
+                with self.deadline(connection):
+                    self.store_id = await prepare(
+                        connection, self.target, self._options.access, patience_ms=this.patience_ms
+                    )
 
     def check_head(self, row: Row | None) -> None:
         """Check that it is still the store that was opened, in a form that this release knows.

@@ -23,6 +23,9 @@ JSON_TEXT = 0
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 """Said in full: a role's or a database's own defaults are of no consequence."""
 
+IDLE_MS = "60000"
+"""How long a transaction may rest between two statements; also the longest that a large value may take to be sent."""
+
 _COLUMNS = "r.key, r.version, r.batch, r.created_at, r.updated_at, r.format, r.codec"
 _NOW = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _SIZE = "octet_length(r.value)"

@@ -9,7 +9,6 @@ each other's rows. A batch that met a row which was inserted under its eyes is t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -19,13 +18,10 @@ from gnl_core.journal.batches import Ruling, Span, Step, rule
 from gnl_core.journal.port import Applied, JsonValue, Refused
 from gnl_core.journal.postgres_pool import Connection, pipelined
 from gnl_core.journal.postgres_rows import MOST, Attempt, Row, Rows, entry_of
-from gnl_core.journal.postgres_sql import BEGIN
+from gnl_core.journal.postgres_sql import BEGIN, IDLE_MS
 from gnl_core.journal.postgres_target import unknown_error
 from gnl_core.journal.postgres_wire import Call, Value, blobs, exchange, flags, integer, texts
 from gnl_core.journal.values import to_text
-
-_IDLE_MS = "60000"  # also the longest that a large value may take to be sent
-
 
 _FEW = 2  # rows to insert or to write over that are a statement each
 _MOST_BYTES = 1 << 26  # of one statement that writes several rows: no message may have a gigabyte
@@ -102,7 +98,7 @@ class WriteRows(Rows):
             version = await self._write(connection, this, batch, found, writes)
         else:
             version = ruling.resent or await self._last(connection)
-            await connection.execute(b"ROLLBACK")
+            await self._undo(connection)
         self._statistics.batches += 1
         return Applied(version, found.now, ruling.counters(steps), ruling.kept)
 
@@ -124,8 +120,7 @@ class WriteRows(Rows):
         return _Locked({row[2]: row[2:] for row in locked}, now, locked[0][1])
 
     def _begin(self, this: Attempt) -> list[Call]:
-        left = max(1, int((this.until - time.monotonic()) * 1000))
-        return [(BEGIN, {}), (self._sql.settings, {"patience": str(left), "idle": _IDLE_MS})]
+        return [(BEGIN, {}), (self._sql.settings, {"patience": str(this.patience_ms), "idle": IDLE_MS})]
 
     def _check(self, head: PGresult) -> None:
         store, version = (head.get_value(0, column) for column in (0, 1)) if head.ntuples else (None, None)
@@ -139,7 +134,7 @@ class WriteRows(Rows):
 
     async def _refuse(self, connection: Connection, found: _Locked, step: Step, index: int) -> Refused:
         if step.name not in found.rows:
-            await connection.execute(b"ROLLBACK")
+            await self._undo(connection)
             return Refused(index, None, found.now)
         with self.deadline(connection):
             async with pipelined(connection):
@@ -148,6 +143,10 @@ class WriteRows(Rows):
                 await connection.execute(b"ROLLBACK")
         (row,) = await cursor.fetchall()  # nobody else could touch it: it was locked
         return Refused(index, entry_of(row, step.key), found.now)
+
+    async def _undo(self, connection: Connection) -> None:
+        with self.deadline(connection):
+            await connection.execute(b"ROLLBACK")
 
     async def _write(
         self, connection: Connection, this: Attempt, batch: _Batch, found: _Locked, writes: _Writes

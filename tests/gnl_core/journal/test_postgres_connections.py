@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from gnl_core.errors import (
+    StoreBusyError,
     StoreUnavailableError,
     StoreUnknownError,
 )
@@ -128,6 +129,41 @@ async def test_a_server_that_says_nothing_is_given_up(proxied, monkeypatch):
     proxied.proxy.silent = True
     with pytest.raises(StoreUnavailableError, match="does not answer"):
         await proxied.runs.get_many([("a",)])
+
+
+@pytest.mark.parametrize("ops", [[Expect(("a",), "present")], [Expect(("b",), "present")], [Replace(("a",), 99, 1)]])
+async def test_a_server_that_says_nothing_to_the_end_of_a_batch_that_writes_nothing_is_given_up(
+    proxied, monkeypatch, ops
+):
+    monkeypatch.setattr(postgres_rows, "GRACE_S", -59.5)
+    proxied.proxy.silent_at = b"ROLLBACK"
+    with pytest.raises(StoreUnavailableError, match="does not answer"):
+        await apply(proxied, *ops)
+    assert proxied.proxy.silent
+
+
+@pytest.mark.parametrize("statement", [b"server_encoding", b"gnl_meta", b"pg_advisory_xact_lock", b"COMMIT\0"])
+async def test_a_server_that_says_nothing_while_a_store_is_opened_is_given_up(
+    postgres_proxy, schema, monkeypatch, statement
+):
+    monkeypatch.setattr(postgres_rows, "GRACE_S", -0.5)
+    postgres_proxy.silent_at = statement
+    async with PostgresStorage(postgres_proxy.dsn, schema=schema, lock_wait=1.0) as storage:
+        with pytest.raises(StoreUnavailableError, match="does not answer"):
+            await storage.runs.now()
+        assert postgres_proxy.silent
+        postgres_proxy.silent, postgres_proxy.silent_at = False, None
+        assert isinstance(await apply(storage, Create(("a",), 1)), Applied)
+
+
+async def test_who_is_stuck_while_making_a_store_is_not_waited_for_for_ever(postgres_dsn, schema):
+    with psycopg.connect(postgres_dsn) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", (0x676E6C, schema))
+        async with PostgresStorage(postgres_dsn, schema=schema, lock_wait=0.1) as storage:
+            with pytest.raises(StoreBusyError):
+                await storage.runs.now()
+            other.rollback()
+            assert isinstance(await apply(storage, Create(("a",), 1)), Applied)
 
 
 async def test_a_server_that_says_nothing_to_a_commit_leaves_it_open(proxied, monkeypatch):
