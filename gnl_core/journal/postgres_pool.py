@@ -123,8 +123,8 @@ class Connections:
                 connection = await psycopg.AsyncConnection.connect(
                     self._target.conninfo, autocommit=True, prepare_threshold=None
                 )
-            except psycopg.Error as error:
-                if time.monotonic() + nap >= until:
+            except (psycopg.Error, UnicodeError) as error:  # the second of a host that no name can be
+                if isinstance(error, UnicodeError) or time.monotonic() + nap >= until:
                     raise lost_error(self._target, error) from error
                 await asyncio.sleep(nap * random.uniform(0.5, 1))  # noqa: S311 - so that processes do not march in step
                 nap = min(nap * 2, _LONGEST_NAP_S)

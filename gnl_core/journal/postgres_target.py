@@ -70,7 +70,7 @@ def target_of(dsn: str, schema: str) -> Target:
         check_url(dsn, "PostgreSQL")
     try:
         given = conninfo_to_dict(dsn)
-    except psycopg.Error:
+    except (psycopg.Error, UnicodeEncodeError):
         # The driver quotes the text, and a password with it.
         raise ConfigError(
             "the dsn of a journal cannot be read; write 'postgresql://user@host/database' or 'host=… dbname=…', with "

@@ -59,7 +59,9 @@ async def value(storage, *key):
 # What may stand in the way -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", ["", "nonsense", "postgresql://u:secret@h/d?nope=1", "a\0b"])
+@pytest.mark.parametrize(
+    "bad", ["", "nonsense", "postgresql://u:secret@h/d?nope=1", "a\0b", "host=\udce9 password=secret"]
+)
 def test_a_dsn_that_is_none_is_refused_at_once_without_its_password(bad):
     with pytest.raises(ConfigError) as caught:
         PostgresStorage(bad)
@@ -82,6 +84,13 @@ async def test_a_password_stands_in_no_message(new_cluster):
             await storage.runs.now()
     assert "127.0.0.1:1" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "xn--é"])
+async def test_a_host_that_no_name_can_be_cannot_be_reached(host):
+    async with PostgresStorage(f"host={host} port=1", schema="s") as storage:
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            await storage.runs.now()
 
 
 async def test_without_the_driver_the_extra_is_named():
