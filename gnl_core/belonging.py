@@ -243,7 +243,7 @@ async def check_swept(asked: Asked) -> tuple[Op, ...]:
     if asked.terms.tombstone_policy != "reject" and not keys.is_derived(asked.run_id):
         return ()
     key = keys.swept(asked.run_id)
-    if await get(asked.journal, key) is not None:
+    if await get(asked.journal, key) is not None or await _later_swept(asked.journal, asked.run_id):
         raise RunSweptError(
             f"run {asked.run_id!r} was here and has been removed by a retention sweep; its effects happened, and what "
             "is known of them is gone. It is not run again under this name: look in the system of record, and use "
@@ -251,6 +251,27 @@ async def check_swept(asked: Asked) -> tuple[Op, ...]:
             run_id=asked.run_id,
         )
     return (Expect(key, "absent"),)
+
+
+async def _later_swept(journal: Journal, run_id: str) -> bool:
+    """Return whether a sweep removed a later execution of named work.
+
+    What led to that one went with the earlier executions, whose runs were purged, or swept without a word; it says that
+    the work was done all the same.
+    """
+    if not keys.is_derived(run_id):
+        return False
+    first, number = keys.execution_of(run_id)
+    after: Key | None = keys.swept(first)
+    while after is not None:
+        page = await journal.scan(keys.all_swept(), after=after, limit=50)
+        for entry in page.entries:
+            if not entry.key[1].startswith(f"{first}#"):
+                return False
+            if keys.execution_of(entry.key[1])[0] == first and keys.execution_of(entry.key[1])[1] > number:
+                return True
+        after = page.after
+    return False
 
 
 def _digest(messages: Sequence[Message]) -> str:

@@ -133,7 +133,7 @@ async def _examine_batches(journal: Journal, org: str, roots: Sequence[str]) -> 
 async def _examine_tombstones(journal: Journal, org: str) -> list[Finding]:
     from gnl_core.doctor import Finding  # noqa: PLC0415 - it imports this module
 
-    wrong = [entry.key[-1] async for entry in scan_all(journal, ("swept",)) if not _holds_hashes(entry.value)]
+    wrong = [entry.key[-1] async for entry in scan_all(journal, keys.all_swept()) if not _holds_hashes(entry.value)]
     if not wrong:
         return []
     shown = ", ".join(map(repr, wrong[:_SHOWN])) + (" …" if len(wrong) > _SHOWN else "")

@@ -403,6 +403,11 @@ def swept(root: str) -> Key:
     return ("swept", root)
 
 
+def all_swept() -> Key:
+    """The prefix of what sweeps left of every run."""
+    return ("swept",)
+
+
 def conflicts() -> Key:
     """The prefix of the refusals that were noted."""
     return ("idem", "conflict")

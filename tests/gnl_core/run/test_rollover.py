@@ -44,7 +44,7 @@ from gnl_core.errors import (
     RunSweptError,
     SideEffectRetryBlockedError,
 )
-from gnl_core.journal import get
+from gnl_core.journal import Delete, get, new_batch
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
@@ -590,6 +590,29 @@ async def test_a_newest_execution_that_was_swept_is_refused_though_an_earlier_on
         await gnl.run("billing", **APRIL)
     assert refused.value.detail["work_key"] == APRIL["work_key"]
     assert effects.count() == 2
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+async def test_a_newest_execution_that_was_swept_is_refused_though_the_earlier_ones_left_no_word(
+    journal, rows, effects, gone
+):
+    gnl = firm(journal, [charging(effects)])
+    first = (await gnl.run("billing", **APRIL)).run_id
+    for _ in range(gone):
+        new = await gnl.rollover("billing", **WORK)
+        await gnl.run("billing", **APRIL)
+    fork = f"{first}#fork-1"
+    await rows.put(keys.swept(fork), {"f": 1, "at": 1})  # stands among them, and is no execution
+    await rows.put(keys.swept("run1_" + "f" * 32), {"f": 1, "at": 1})
+    for earlier in (first, f"{first}#2")[:gone]:
+        await purge_run(journal, earlier)
+    await swept(journal, rows, new)
+    with pytest.raises(RunSweptError):
+        await gnl.run("billing", **APRIL)
+    assert effects.count() == gone + 1
+    await purge_run(journal, new)
+    await journal.apply([Delete(keys.swept(new))], batch=new_batch())
+    assert (await gnl.run("billing", **APRIL)).run_id == first, "a fork's tombstone says nothing of the work"
 
 
 async def test_a_newest_execution_that_was_purged_is_begun_again_in_its_place(journal, effects):
