@@ -13,6 +13,7 @@ from typing import Any
 from gnl_core import keys
 from gnl_core.belonging import (
     check_belonging,
+    check_door,
     check_followed,
     check_input,
     check_job,
@@ -126,6 +127,7 @@ async def admit(asked: Asked, *, own_loop: bool = False) -> Admitted:
             root=root,
         )
     try:
+        check_door(asked)
         for _ in range(_TRIES):
             rows, now = await load_rows(asked.journal, root)
             admitted = await _try(asked, rows, now, own_loop=own_loop)

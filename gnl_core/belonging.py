@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from gnl_core import keys
-from gnl_core.door import Door
 from gnl_core.errors import (
     NotAnAgentRunError,
     RefusedError,
@@ -35,19 +34,26 @@ if TYPE_CHECKING:
     from gnl_core.admission import Asked
 
 
-def check_door(run_id: str, door: Door) -> None:
-    """Refuse an id that no run entered through this door can have.
+def check_id(run_id: str) -> None:
+    """Refuse what can be no run's id, before anything is read.
 
     Raises:
-        IdInvalidError: It is no id of a run.
-        NotAnAgentRunError: It is that of a batch's item.
+        IdInvalidError: It is none.
     """
     if keys.split_run_id(keys.check_id("run_id", run_id))[1] != keys.ROOT:
         return  # of a sub-agent's run, admission names the root
-    if keys.batch_of(run_id) is None or door.kind != "item":
-        if keys.batch_of(run_id) is not None:
-            raise _other_door(run_id, "item", door.kind)
+    if keys.batch_of(run_id) is None:
         keys.check_run_id(run_id)
+
+
+def check_door(asked: Asked) -> None:
+    """Refuse the id of a batch's item at any other door; a refusal of admission, so that it can be noted.
+
+    Raises:
+        NotAnAgentRunError: It is one.
+    """
+    if keys.batch_of(asked.run_id) is not None and asked.door.kind != "item":
+        raise _other_door(asked.run_id, "item", asked.door.kind)
 
 
 def check_kind(asked: Asked, kind: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from gnl_core import keys
 from gnl_core.admission import Admitted, Asked, admit
-from gnl_core.belonging import check_door
+from gnl_core.belonging import check_id
 from gnl_core.closing import close
 from gnl_core.door import AGENT, Door
 from gnl_core.drive import Agent, Drive, Outcome, StopWhen
@@ -197,7 +197,7 @@ def make_plan(
     if unknown:
         raise TypeError(f"there is no option {min(unknown)!r} of a run; there are: {', '.join(sorted(_DEFAULTS))}")
     given: dict[str, Any] = {**_DEFAULTS, **options}
-    check_door(run_id, door)
+    check_id(run_id)
     if not hasattr(journal, "apply"):
         raise ConfigError(
             f"journal is {type(journal).__name__}, must be a journal: for instance SqliteStorage('runs.db').runs"

@@ -22,6 +22,7 @@ from gnl_core import (
 )
 from gnl_core.errors import (
     ConfigError,
+    NotAnAgentRunError,
     RunActorMismatchError,
     RunAgentMismatchError,
     RunBusyError,
@@ -354,6 +355,20 @@ async def test_a_busy_and_a_swept_run_are_noted_and_nothing_else_is(journal, row
         await drive(journal, resource_id="bob")
     found = await read_idem_ledger(journal)
     assert {(entry.run_id, entry.code) for entry in found} == {("s", "run_swept"), ("r", "run_busy")}
+
+
+async def test_an_items_id_at_an_agents_door_is_noted_too(journal):
+    terms = {"run_id": "batch:b:k1", "conflict_ledger": True}
+    for door in (run_durable, stream_durable):
+        with pytest.raises(NotAnAgentRunError):
+            await drive(journal, **terms, door=door)
+    with pytest.raises(NotAnAgentRunError):
+        async with durable_context(**terms, journal=journal):
+            raise AssertionError("it was let in")
+    found = await read_idem_ledger(journal)
+    assert [(entry.run_id, entry.code) for entry in found] == [("batch:b:k1", "not_an_agent_run")] * 3
+    with pytest.raises(StoreUnavailableError, match="ledger"):
+        await drive(NoLedger(journal), **terms, audit_on_reject="require")
 
 
 class NoLedger:
