@@ -194,11 +194,24 @@ def check_duplicates(
                 f"the effect_class of {', '.join(dead)} decides nothing, since limits.side_effect_duplicates has no "
                 "by_class"
             )
+    unseen = sorted(tool.name for tool in tools.values() if _is_out_of_sight(tool, rule_for(declared, tool, asks=asks)))
+    if unseen:
+        warnings.append(
+            f"{', '.join(unseen)}: work that is named by a key (idempotency='args', idempotency_key=) is recognised "
+            "within its window, which is one run here, and no question is asked about it: the same work in another run "
+            "runs again. Say window='thread' or 'cross-run', or leave the key out to have a person asked"
+        )
     if finder is not None:
         warnings += finder.check()
         if tools and not any(tool.semantic_identity or tool.drives_run for tool in tools.values()):
             warnings.append("the semantic gate looks at nothing: no tool declares a semantic_identity")
     return tuple(warnings)
+
+
+def _is_out_of_sight(tool: Tool, rule: Duplicates) -> bool:
+    """Whether a tool's repeats in other runs are meant to be asked about, and its key keeps every question away."""
+    keyed = tool.side_effect and tool.args_mode and tool.window == "run"
+    return keyed and rule.action != "off" and (rule.scope == "thread" or tool.semantic_identity is not None)
 
 
 # The frozen form ---------------------------------------------------------------------------------------------------

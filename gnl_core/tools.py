@@ -48,7 +48,8 @@ class Tool:
         idempotent: Whether running it again does no harm.
         idempotency: 'call': each call is work of its own. 'args': equal arguments are the same work.
         idempotency_key: Makes of the typed arguments the value that names the work, for instance the order's id.
-        window: Within what equal arguments are the same work.
+        window: Within what equal arguments are the same work: 'run', 'thread' or 'cross-run'. Work that is named by its
+            arguments or a key is given its recorded result there, and nobody is asked about it, inside or outside.
         recover: Asks the world how a call ended whose end nobody saw: {'done': bool, 'output': …}.
         lookup: Asks the world, before the body runs, whether the work is done: {'exists': bool, 'output': …}.
         confirm: Whether a person is asked before each call; a function of the typed arguments returns the reason.

@@ -235,6 +235,34 @@ async def test_a_resume_is_warned_by_the_rule_that_holds_and_not_by_the_default(
     assert not [one for one in result.warnings if "effect_class" in one]
 
 
+ORDER = {"idempotency_key": lambda args: args["amount"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "unseen"),
+    [
+        (ORDER, Duplicates(action="suspend", scope="thread"), True),
+        ({"idempotency": "args"}, Duplicates(action="warn", scope="thread"), True),
+        ({**ORDER, "semantic_identity": SemanticIdentity(keys=("amount",))}, None, True),
+        (ORDER, None, False),
+        (ORDER, Duplicates(action="off", scope="thread"), False),
+        ({**ORDER, "window": "thread"}, Duplicates(action="suspend", scope="thread"), False),
+        ({**ORDER, "window": "cross-run"}, Duplicates(action="suspend", scope="thread"), False),
+        ({}, Duplicates(action="suspend", scope="thread"), False),
+        ({**ORDER, "side_effect": False}, Duplicates(action="suspend", scope="thread"), False),
+    ],
+)
+async def test_a_key_of_one_run_that_keeps_questions_away_is_said(journal, effects, options, rule, unseen):
+    told = []
+    for run in ("r", "r2"):
+        tools, turns = [charging(effects, **options)], [CHARGE, "done"]
+        result = await drive(journal, tools, turns, run_id=run, rule=rule, thread_id="t", resource_id="ann")
+        told.append(sum("no question is asked about it" in warning for warning in result.warnings))
+    assert told == [unseen, unseen]
+    if unseen:  # what it says is so
+        assert (effects.count("charge"), result.interrupts) == (2, ())
+
+
 async def test_a_finder_without_a_tool_for_it_is_said_to_look_at_nothing(journal, effects):
     result = await drive(journal, [charging(effects)], rule=Duplicates(scope="thread", semantic=Finder()))
     assert [one for one in result.warnings if "semantic_identity" in one]
