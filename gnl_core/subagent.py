@@ -56,4 +56,4 @@ def agent_tool(
         return agent, task
 
     made = tool(name=name, description=description, side_effect=False)(delegate)
-    return dataclasses.replace(made, drives_run=True)
+    return dataclasses.replace(made, drives_run=True, inner=tuple(agent.tools.values()))

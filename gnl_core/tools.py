@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack, overload
 
@@ -62,6 +62,7 @@ class Tool:
         effect_class: What it does, for `DuplicatesByClass`: 'transactional', 'notification', 'delete', 'external-api'
             or 'idempotent-write'.
         drives_run: Whether the body drives a run of its own.
+        inner: The tools of the sub-agent whose run that is.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Tool:
     semantic_identity: SemanticIdentity | None = None
     effect_class: EffectClass | None = None
     drives_run: bool = False
+    inner: tuple[Tool, ...] = field(default=(), repr=False)
     arguments: Arguments = field(repr=False)
     hooks: tuple[tuple[Callable[..., Any], Signature], ...] = field(default=(), repr=False)
 
@@ -277,7 +279,7 @@ def _as_tool(item: Tool | Callable[..., Any], options: ToolOptions) -> Tool:
 
 
 def check_tool_policy(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> None:
-    """Refuse tools that say too little about themselves for a policy.
+    """Refuse tools that say too little about themselves for a policy, those of sub-agents among them.
 
     Args:
         tools: As `check_tools` returned them.
@@ -292,12 +294,12 @@ def check_tool_policy(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> N
         case None:
             return
         case "strict":
-            offenders = [item.name for item in tools.values() if not item.declared]
+            offenders = [name for name, item in _every(tools.values()) if not item.declared]
             need = "declare side_effect=, idempotent= or recover="
         case "strict-critical":
             offenders = [
-                item.name
-                for item in tools.values()
+                name
+                for name, item in _every(tools.values())
                 if item.side_effect and item.recover is None and item.idempotency_key is None
             ]
             need = "have recover= or idempotency_key= (or side_effect=False, if it only reads)"
@@ -307,6 +309,13 @@ def check_tool_policy(tools: Mapping[str, Tool], policy: ToolPolicy | None) -> N
         raise ToolDeclarationError(
             f"tool_policy '{policy}': each of these tools must {need}: {', '.join(offenders)}", tools=offenders
         )
+
+
+def _every(tools: Iterable[Tool], of: str = "") -> Iterator[tuple[str, Tool]]:
+    """Yield (name, tool) of tools and of their sub-agents' tools: 'charge', 'helper/charge'."""
+    for item in tools:
+        yield of + item.name, item
+        yield from _every(item.inner, f"{of}{item.name}/")
 
 
 # What recover and lookup say ---------------------------------------------------------------------------------------

@@ -2,7 +2,17 @@
 
 import pytest
 
-from gnl_core import Context, Duplicates, DuplicatesByClass, Gnl, RunLimits, SemanticIdentity, read_idem_ledger, tool
+from gnl_core import (
+    Context,
+    Duplicates,
+    DuplicatesByClass,
+    Gnl,
+    RunLimits,
+    SemanticIdentity,
+    agent_tool,
+    read_idem_ledger,
+    tool,
+)
 from gnl_core.agents import AgentOptions
 from gnl_core.duplicates import rule_for
 from gnl_core.errors import (
@@ -174,6 +184,18 @@ def test_critical_refuses_a_side_effect_that_cannot_be_settled(journal, effects)
     with pytest.raises(ToolDeclarationError, match="strict-critical"):
         firm(journal, [charging(effects)], ONE, preset="critical")
     firm(journal, [charging(effects, recover=known)], ONE, preset="critical")
+
+
+def test_critical_refuses_such_a_tool_in_the_hands_of_a_sub_agent(journal, effects):
+    def handing(*tools):
+        return agent_tool(name="helper", description="Helps.", model=ScriptedModel(ONE), tools=tools)
+
+    bare, sound = charging(effects), charging(effects, recover=known)
+    for given, named in ((handing(bare), "helper/charge"), (handing(handing(bare)), "helper/helper/charge")):
+        for policy in ({"preset": "critical"}, {"tool_policy": "strict"}):
+            with pytest.raises(ToolDeclarationError, match=f": {named}$"):
+                firm(journal, [given], ONE, **policy)
+    firm(journal, [handing(handing(sound))], ONE, preset="critical")
 
 
 @pytest.mark.parametrize("effect_class", [*CLASSES, None])
