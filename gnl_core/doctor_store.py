@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
 
 from gnl_core.doctor import Finding
 from gnl_core.errors import ConfigError, JournalError, StoreUnavailableError
 from gnl_core.journal import redis_scripts, sqlite_open
-from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.postgres import PostgresStorage
 from gnl_core.journal.redis import RedisStorage
 from gnl_core.journal.storage import Storage
 
 APART_MS = 5_000
 """How far a server's clock and this machine's may be apart before it is told."""
-
-
-@runtime_checkable
-class _Reports(Protocol):
-    async def durability_report(self) -> Sequence[DurabilityFinding]: ...
 
 
 async def examine_store(storage: Storage, *, clock: Callable[[], float] = time.time) -> tuple[list[Finding], bool]:
@@ -38,13 +31,14 @@ async def examine_store(storage: Storage, *, clock: Callable[[], float] = time.t
         StoreUnavailableError: It cannot be reached, or holds no journal.
     """
     found: list[Finding] = []
+    unsaid = "empty" if isinstance(storage, PostgresStorage) else "not told"
     try:
-        if isinstance(storage, _Reports):
+        if _has_server(storage):  # how each program syncs a file is its own choice, and told with the file
             found += [
                 Finding(
                     check=f"server.{one.setting.replace('_', '-')}",
                     level=one.level,
-                    text=f"{one.setting} is {one.value or 'not told'}. {one.meaning}",
+                    text=f"{one.setting} is {one.value or unsaid}. {one.meaning}",
                 )
                 for one in await storage.durability_report()
             ]
@@ -59,6 +53,10 @@ async def examine_store(storage: Storage, *, clock: Callable[[], float] = time.t
     return found, True
 
 
+def _has_server(storage: Storage) -> bool:
+    return isinstance(storage, PostgresStorage | RedisStorage)
+
+
 def _schema(storage: Storage) -> int:
     """Return the number of the schema that an opened store has: opening refuses every other."""
     if isinstance(storage, PostgresStorage):
@@ -69,7 +67,7 @@ def _schema(storage: Storage) -> int:
 
 
 async def _clock(storage: Storage, clock: Callable[[], float]) -> Finding:
-    if not isinstance(storage, _Reports):
+    if not _has_server(storage):
         return Finding(check="store.clock", level="ok", text="the store's clock is this machine's")
     before = clock()
     theirs = await storage.runs.now()

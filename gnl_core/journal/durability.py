@@ -1,4 +1,4 @@
-"""What a database server's settings mean for a journal: one finding a setting, in words for an operator."""
+"""What a store's settings mean for a journal: one finding a setting, in words for an operator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ acknowledged, so that an effect may happen twice."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurabilityFinding:
-    """One setting of a store's server, and what it means.
+    """One setting of a store, and what it means.
 
     Attributes:
-        setting: Its name as the server knows it.
-        value: What the server answered; '' where it did not say.
+        setting: Its name as the store's server, or SQLite, knows it.
+        value: What the store answered; '' where it did not say.
         level: How it stands.
         meaning: What follows from it, and the way out; one or two sentences.
     """

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gnl_core.errors import StoreUnavailableError
 from gnl_core.journal.batches import Ruling, Span, Step, rule
+from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.port import Applied, Capability, Entry, Key, Page, Read, Refused
 from gnl_core.journal.storage import Storage, StoreJournal
 from gnl_core.journal.values import from_text, size_of, to_text
@@ -109,6 +110,10 @@ class InMemoryStorage(Storage):
         """
         self._store = _Store(clock)
         self.runs = MemoryJournal(self._store)
+
+    async def durability_report(self) -> tuple[DurabilityFinding, ...]:
+        """Return that nothing outlives the process."""
+        return (DurabilityFinding(setting="memory", value="", level="note", meaning="Nothing outlives the process."),)
 
     def close(self) -> None:
         """Forget every row; calls after it raise `StoreUnavailableError`. A second close does nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 from gnl_core.errors import ConfigError
 from gnl_core.journal import waiting
 from gnl_core.journal.batches import Span, Step
+from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.port import Applied, Capability, Key, Page, Read, Refused
 from gnl_core.journal.sqlite_open import Durability, target_of
 from gnl_core.journal.sqlite_rows import Rows
@@ -64,6 +65,13 @@ def _stop(*workers: Writer | Reader) -> list[threading.Thread]:
     return [thread for worker in workers if (thread := worker.stop()) is not None]
 
 
+_FULL = "What is acknowledged to this program is on the disk, and survives a power cut."
+_NORMAL = (
+    "A power cut may lose the batches that were acknowledged last, and their effects would run again; a crash of the "
+    "process alone loses none. Open the journal with durability='full', the default."
+)
+
+
 class SqliteStorage(Storage):
     """A store in one SQLite file, for any number of threads, event loops and processes of one machine.
 
@@ -113,6 +121,12 @@ class SqliteStorage(Storage):
     def statistics(self) -> Statistics:
         """What this object has done so far: batches, commits, reads, rows, bytes."""
         return self._engine.statistics.copy()
+
+    async def durability_report(self) -> tuple[DurabilityFinding, ...]:
+        """Return what this object's way to sync means; other programs choose their own. It asks nothing of the file."""
+        if self._engine.target.durability == "full":
+            return (DurabilityFinding(setting="synchronous", value="FULL", level="ok", meaning=_FULL),)
+        return (DurabilityFinding(setting="synchronous", value="NORMAL", level="fault", meaning=_NORMAL),)
 
     def close(self) -> None:
         """Finish what is queued, then close the file; calls after it raise `StoreUnavailableError`."""

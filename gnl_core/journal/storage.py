@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from gnl_core.journal.batches import Span, Step, check_limit, check_org, name_of, prepare, refuse_scope, span
+from gnl_core.journal.durability import DurabilityFinding
 from gnl_core.journal.port import Applied, Capability, Journal, Key, Op, Page, Read, Refused
 
 EngineT = TypeVar("EngineT")
@@ -22,6 +23,14 @@ class Storage(ABC):
     """
 
     runs: Journal
+
+    @abstractmethod
+    async def durability_report(self) -> Sequence[DurabilityFinding]:
+        """Return what keeps batches that were acknowledged, setting by setting.
+
+        Raises:
+            JournalError: The store cannot be asked.
+        """
 
     @abstractmethod
     def close(self) -> None:

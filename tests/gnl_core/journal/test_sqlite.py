@@ -2,6 +2,7 @@
 
 import pytest
 
+from gnl_core.journal.memory import InMemoryStorage
 from gnl_core.journal.sqlite import SqliteStorage
 from gnl_core.testing.conformance import JournalConformance
 
@@ -21,3 +22,18 @@ class TestSqliteStorage(JournalConformance):
 
 class TestSqliteStorageNormal(TestSqliteStorage):
     durability = "normal"
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (SqliteStorage, [("synchronous", "FULL", "ok")]),
+        (lambda path: SqliteStorage(path, durability="normal"), [("synchronous", "NORMAL", "fault")]),
+        (lambda _: InMemoryStorage(), [("memory", "", "note")]),
+    ],
+)
+async def test_every_store_says_what_keeps_what_it_acknowledged(tmp_path, made, found):
+    async with made(tmp_path / "runs.db") as storage:
+        report = await storage.durability_report()
+        assert [(one.setting, one.value, one.level) for one in report] == found
+        assert ("durable" in storage.runs.capabilities) == (report[0].level == "ok")
