@@ -25,11 +25,12 @@ class Payments:
         return self.charges.get(key)
 
     async def charge(self, order_id, amount, *, idempotency_key):
-        return self.charges.setdefault(idempotency_key, {"order_id": order_id, "amount": amount})
+        return self.charges.setdefault(idempotency_key, {"receipt": f"r-{order_id}", "amount": amount})
 
 
 payments = Payments()
 """
+FIRST_TOOL = RUN[RUN.index("@tool") : RUN.index("async def main")]
 AROUND = """
 import asyncio
 
@@ -41,12 +42,12 @@ async def main(journal, model):
 """
 
 
-def around(body):
+def around(body, tools=RECOVER):
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     turns = [[("charge_card", {"order_id": "7", "amount": 4200})], "The order is paid."]
     drive = f"asyncio.run(main(storage.runs, ScriptedModel({turns!r})))"
     end = f"\n\nwith SqliteStorage('runs.db') as storage:\n    {drive}\n"
-    return PAYMENTS + RECOVER + AROUND + indented + end
+    return PAYMENTS + tools + AROUND + indented + end
 
 
 def test_the_first_example_runs_and_runs_again(tmp_path, monkeypatch, capsys):
@@ -67,6 +68,13 @@ def test_the_other_ways_to_run_do_the_work_once(block, tmp_path, monkeypatch, ca
         assert capsys.readouterr().out.endswith("The order is paid.\n")
     # The payments of the second time are empty: nothing was charged again.
     assert scope["payments"].charges == {}
+
+
+def test_the_workflow_takes_the_first_example_s_tool_as_well(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = around(WORKFLOW, "from gnl_core import tool\n" + FIRST_TOOL)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "r-7: delivered. The order is paid.\n"
 
 
 def test_the_batch_of_the_readme_does_each_item_once(tmp_path, monkeypatch, capsys):
