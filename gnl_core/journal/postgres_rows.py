@@ -26,6 +26,7 @@ from gnl_core.journal.postgres_target import (
     Target,
     busy_error,
     is_lost,
+    is_poolers,
     lost_error,
     translate,
     unknown_error,
@@ -44,6 +45,7 @@ GRACE_S = 15.0
 _MANY = 32  # keys of a read, beyond which each is looked up by itself
 _MOST_LOSSES = 4  # connections that a call may lose in a row before it gives up
 _LONGEST_NAP_S = 0.01
+_FIRST_NAP_S, _LONGEST_WAIT_S = 0.02, 0.5  # while a pooler waits for its server
 
 
 @dataclass(slots=True)
@@ -187,8 +189,9 @@ class Rows:
             StoreUnknownError: The connection was lost while it committed.
             JournalError: Whatever else the server said.
         """
-        until = time.monotonic() + self._options.lock_wait
-        losses = 0
+        began = time.monotonic()
+        until = began + self._options.lock_wait
+        losses, nap = 0, _FIRST_NAP_S
         while True:
             this = Attempt(until)
             try:
@@ -203,7 +206,11 @@ class Rows:
                 if this.committing:
                     raise unknown_error(self.target, error) from error
                 losses += 1
-                if losses == _MOST_LOSSES:
+                left = self._options.reconnect_wait - (time.monotonic() - began)
+                if self.store_id and is_poolers(error) and nap < left:
+                    await asyncio.sleep(nap * random.uniform(0.5, 1))  # noqa: S311 - as where connections are made
+                    nap = min(nap * 2, _LONGEST_WAIT_S)
+                elif losses >= _MOST_LOSSES:
                     raise lost_error(self.target, error) from error
             except TimeoutError as error:
                 raise (unknown_error if this.committing else lost_error)(self.target, error) from error

@@ -95,6 +95,11 @@ def is_lost(error: psycopg.Error) -> bool:
     return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 
 
+def is_poolers(error: psycopg.Error) -> bool:
+    """Tell whether a lost connection's last word is a pooler's, who is there while the server behind it is away."""
+    return (error.sqlstate or "").startswith("08")
+
+
 def translate(error: psycopg.Error, target: Target) -> JournalError:
     """Return what an error means that left the transaction undone."""
     where, state = target.name, error.sqlstate

@@ -98,7 +98,8 @@ class WriteRows(Rows):
             version = await self._write(connection, this, batch, found, writes)
         else:
             version = ruling.resent or await self._last(connection)
-            await self._undo(connection)
+            this.committing = bool(ruling.resent)
+            await self._end(connection, b"COMMIT" if ruling.resent else b"ROLLBACK")
         self._statistics.batches += 1
         return Applied(version, found.now, ruling.counters(steps), ruling.kept)
 
@@ -134,7 +135,7 @@ class WriteRows(Rows):
 
     async def _refuse(self, connection: Connection, found: _Locked, step: Step, index: int) -> Refused:
         if step.name not in found.rows:
-            await self._undo(connection)
+            await self._end(connection, b"ROLLBACK")
             return Refused(index, None, found.now)
         with self.deadline(connection):
             async with pipelined(connection):
@@ -144,9 +145,14 @@ class WriteRows(Rows):
         (row,) = await cursor.fetchall()  # nobody else could touch it: it was locked
         return Refused(index, entry_of(row, step.key), found.now)
 
-    async def _undo(self, connection: Connection) -> None:
+    async def _end(self, connection: Connection, how: bytes) -> None:
+        """End a transaction that wrote nothing.
+
+        By COMMIT if its batch was written before: a server that was started again shows rows which no synchronous
+        standby has yet, and the locks on them make this commit wait for one as the first did.
+        """
         with self.deadline(connection):
-            await connection.execute(b"ROLLBACK")
+            await connection.execute(how)
 
     async def _write(
         self, connection: Connection, this: Attempt, batch: _Batch, found: _Locked, writes: _Writes

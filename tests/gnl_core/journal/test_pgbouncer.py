@@ -26,7 +26,7 @@ from gnl_core import (
     run_durable,
     tool,
 )
-from gnl_core.errors import JournalError, RunBusyError
+from gnl_core.errors import JournalError, RunBusyError, StoreUnavailableError
 from gnl_core.journal import Add, Applied, Put, get, new_batch
 from gnl_core.testing import ScriptedModel
 from gnl_core.testing.conformance import JournalConformance
@@ -41,7 +41,7 @@ STARTED_S = 30.0
 class Bouncer:
     """A pooler before a server, on a port of loopback; it can be killed and started again."""
 
-    def __init__(self, program, server):
+    def __init__(self, program, server, **settings):
         self.program, self.process = program, None
         self.folder = Path(tempfile.mkdtemp(prefix="gnl-pgbouncer-"))
         with socket.socket() as free:
@@ -53,6 +53,7 @@ class Bouncer:
             f"[databases]\npooled = dbname='{server['dbname']}' {behind}\n[pgbouncer]\n"
             f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
             f"pool_mode = transaction\ndefault_pool_size = {SESSIONS}\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
         )
         self.as_user = {}
         if os.geteuid() == 0:  # it refuses to run as root
@@ -97,14 +98,20 @@ class Bouncer:
 
 
 @pytest.fixture(scope="module")
-def bouncer(postgres_dsn):
-    """A pooler of the tests' own, with two sessions to share."""
+def program():
+    """The pooler's program."""
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         reason = "there is no pgbouncer on the PATH: apt-get install pgbouncer"
         if os.environ.get("GNL_TEST_REQUIRE_ALL") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+    return program
+
+
+@pytest.fixture(scope="module")
+def bouncer(program, postgres_dsn):
+    """A pooler of the tests' own, with two sessions to share."""
     bouncer = Bouncer(program, conninfo_to_dict(postgres_dsn))
     yield bouncer
     bouncer.close()
@@ -217,3 +224,30 @@ async def test_an_addition_under_a_killed_pooler_is_made_once(storage, bouncer):
     await killing
     assert not left
     assert (await get(storage.runs, ("count",))).value["n"] == len(tags)
+
+
+def test_a_server_that_is_away_is_waited_for_where_its_pooler_is_there(program, new_cluster):
+    """The pooler takes each connection, and ends it with a word of its own."""
+    cluster = new_cluster().start()
+    bouncer = Bouncer(program, conninfo_to_dict(cluster.dsn), query_wait_timeout=1, server_login_retry=1)
+    try:
+        with PostgresStorage(bouncer.dsn, reconnect_wait=30.0) as storage, asyncio.Runner() as runner:
+            runner.run(storage.runs.apply([Put(("a",), 1)], batch=new_batch()))
+            cluster.kill()
+
+            async def read_while_it_is_away():
+                reading = asyncio.create_task(get(storage.runs, ("a",)))
+                while storage.statistics.losses < 6 and not reading.done():  # noqa: ASYNC110 - nothing tells of a loss
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(cluster.start)
+                return await reading
+
+            assert runner.run(read_while_it_is_away()).value == 1
+        with PostgresStorage(bouncer.dsn, reconnect_wait=0.0) as storage, asyncio.Runner() as runner:
+            assert runner.run(get(storage.runs, ("a",))).value == 1
+            cluster.kill()
+            with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+                runner.run(get(storage.runs, ("a",)))
+    finally:
+        bouncer.close()
+        cluster.close()

@@ -1,6 +1,7 @@
 """Connections that break, at a commit above all; servers that are away, silent, or replaced by their standby."""
 
 import asyncio
+import contextlib
 
 import psycopg
 import pytest
@@ -237,7 +238,14 @@ async def test_what_a_synchronous_standby_has_acknowledged_survives_a_failover(n
             report = {finding.setting: finding.level for finding in await reader.durability_report()}
             assert report["in_recovery"] == "fault"
         primary.kill()
-        writing = asyncio.create_task(apply(storage, Create(("after",), 1)))
+        tag = new_batch()
+
+        async def write_until_it_is_known():
+            while True:
+                with contextlib.suppress(StoreUnknownError):  # a session may have outlived its server to the commit
+                    return await apply(storage, Create(("after",), 1), batch=tag)
+
+        writing = asyncio.create_task(write_until_it_is_known())
         await asyncio.to_thread(standby.promote)
         after = await writing
         assert isinstance(after, Applied)
@@ -245,3 +253,28 @@ async def test_what_a_synchronous_standby_has_acknowledged_survives_a_failover(n
         page = await storage.runs.scan(("before",))
         assert [entry.version for entry in sorted(page.entries, key=lambda entry: entry.version)] == versions
     standby.close()
+
+
+async def test_a_batch_sent_again_is_acknowledged_only_once_a_synchronous_standby_has_it(
+    new_cluster, schema, monkeypatch
+):
+    monkeypatch.setattr(postgres_rows, "GRACE_S", 0.0)
+    cluster = new_cluster().start()
+    tag, ops = new_batch(), [Create(("claim",), "mine")]
+    async with PostgresStorage(cluster.dsn, schema=schema, lock_wait=1.0, reconnect_wait=30.0) as storage:
+        await storage.runs.now()
+        cluster.sql("ALTER SYSTEM SET synchronous_standby_names = 'away'")
+        cluster.sql("SELECT pg_reload_conf()")
+        while cluster.sql("SHOW synchronous_standby_names") != [("away",)]:
+            cluster.sql("SELECT pg_sleep(0.01)")
+        with pytest.raises(StoreUnknownError):
+            await apply(storage, *ops, batch=tag)
+        cluster.kill()
+        cluster.start()
+        assert await value(storage, "claim") == "mine"
+        with pytest.raises(StoreUnknownError):
+            await apply(storage, *ops, batch=tag)
+        cluster.kill()
+        cluster.start(synchronous_standby_names="")  # who waits there is served
+        assert isinstance(await apply(storage, *ops, batch=tag), Applied)
+    cluster.close()
