@@ -12,6 +12,7 @@ from gnl_core.batch.host import BatchHost
 from gnl_core.composable import NoModel
 from gnl_core.errors import ConfigError, RefusedError
 from gnl_core.journal.port import Journal
+from gnl_core.ledger import note_refusal
 from gnl_core.model.router import ModelLike
 from gnl_core.presets import Preset, expand_preset, layered
 from gnl_core.results import DurableResult
@@ -328,15 +329,14 @@ class Gnl(BatchHost):
             ConfigError: No such agent; both a work key and a run id, or neither; or no person where the work is one's.
             GnlError: As `rollover_run`.
         """
-        self._agent(agent)
-        named, work = self._addressed(agent, work_key, run_id, resource_id)
-        if work is not None:
-            named = await newest_execution(self.journal, named)
+        plan = await self._plan(agent, work_key, run_id, {"resource_id": resource_id})
         try:
-            return await rollover_run(self.journal, named, agent=agent, resource_id=resource_id)
+            return await rollover_run(self.journal, plan.asked.run_id, agent=agent, resource_id=resource_id)
         except RefusedError as refusal:
+            work = plan.asked.terms.work
             if work is not None:
                 refusal.detail.setdefault("work_key", work.key)
+            await note_refusal(plan.asked, refusal)
             raise
 
     def rollover_sync(

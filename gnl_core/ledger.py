@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _sequence = itertools.count()
-"""Keeps the refusals of one process and one millisecond in their order."""
+"""Keeps one process's refusals of one run and one millisecond in their order; those of several runs go by run then."""
 
 NOTED = frozenset(
     (

@@ -24,6 +24,7 @@ from gnl_core import (
     list_interrupts,
     list_runs,
     purge_run,
+    read_idem_ledger,
     read_run,
     resume_run,
     rollover_run,
@@ -48,6 +49,7 @@ from gnl_core.journal import Delete, get, new_batch
 from gnl_core.testing.effects import EffectLog
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
+from gnl_core.work import work_key_hash
 
 ONE = [[("charge", {"order": 1})], "Done."]
 APRIL = {"work_key": "invoice 2026-04 / 7742", "resource_id": "ann", "prompt": "Issue the April invoice."}
@@ -671,6 +673,29 @@ async def test_whose_work_is_rolled_over(journal, effects):
     with pytest.raises(Exception, match="never by both"):
         await gnl.rollover("billing", **WORK, run_id=first)
     assert await gnl.rollover("billing", run_id=first, resource_id="ann") == f"{first}#2"
+
+
+async def test_a_refused_rollover_is_noted_like_a_refused_drive(journal, effects):
+    gnl = firm(journal, [charging(effects)], conflict_ledger=True)
+    first = (await gnl.run("billing", **APRIL)).run_id
+    await gnl.run("billing", run_id="mine", resource_id="ann", prompt="Go.")
+    for run_id in (first, "mine"):
+        with pytest.raises(RunOwnerMismatchError):
+            await gnl.rollover("billing", run_id=run_id, resource_id="bob")
+    model = ScriptedModel(ONE, gate=(gate := asyncio.Event()))
+    task = asyncio.ensure_future(firm(journal, model=model).run("billing", **{**APRIL, "work_key": "May"}))
+    await model.entered.wait()
+    with pytest.raises(RunBusyError):
+        await gnl.rollover("billing", **{**WORK, "work_key": "May"})
+    task.cancel()
+    await asyncio.wait({task})
+    noted = {(one.run_id, one.code, one.work_key_hash) for one in await read_idem_ledger(journal)}
+    assert noted == {
+        (first, "run_owner_mismatch", None),
+        ("mine", "run_owner_mismatch", None),
+        (gnl.run_id_of("billing", "May", resource_id="ann"), "run_busy", work_key_hash("May")),
+    }
+    gate.set()
 
 
 async def test_a_fork_of_named_work_is_no_execution_of_it(journal, effects):
