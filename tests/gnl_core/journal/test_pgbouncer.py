@@ -233,7 +233,7 @@ def test_a_server_that_is_away_is_waited_for_where_its_pooler_is_there(program, 
     try:
         with PostgresStorage(bouncer.dsn, reconnect_wait=30.0) as storage, asyncio.Runner() as runner:
             runner.run(storage.runs.apply([Put(("a",), 1)], batch=new_batch()))
-            cluster.kill()
+            cluster.stop()
 
             async def read_while_it_is_away():
                 reading = asyncio.create_task(get(storage.runs, ("a",)))
@@ -245,7 +245,7 @@ def test_a_server_that_is_away_is_waited_for_where_its_pooler_is_there(program, 
             assert runner.run(read_while_it_is_away()).value == 1
         with PostgresStorage(bouncer.dsn, reconnect_wait=0.0) as storage, asyncio.Runner() as runner:
             assert runner.run(get(storage.runs, ("a",))).value == 1
-            cluster.kill()
+            cluster.stop()
             with pytest.raises(StoreUnavailableError, match="cannot be reached"):
                 runner.run(get(storage.runs, ("a",)))
     finally:
