@@ -1,8 +1,7 @@
 """Whose a run is, and what it was asked: who comes again with something else is refused before anything is written.
 
 What kind of run it is comes first, and whether a sweep removed it; then the owner, so that a stranger learns nothing
-else. No refusal names the other party, neither in its
-words nor in its facts.
+else. No refusal names the other party, neither in its words nor in its facts.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class SweptRuns:
 
 
 _WHY = {
-    "kept_suspended": "they wait for a person's answer, and the ttl of suspended runs has not passed, or is not set",
+    "kept_suspended": "they wait for a person's answer, or for what a workflow is to be sent, and the ttl of suspended "
+    "runs has not passed, or is not set",
     "kept_in_doubt": "a call of theirs began and nobody knows how it ended; `gnl approvals list` shows it",
     "kept_active": "something was written to them lately",
     "kept_driven": "somebody drives them",
@@ -108,8 +109,9 @@ async def sweep_runs(
     Args:
         journal: The store, or one organisation's part of it.
         older_than_ms: Age in milliseconds, 0 or more.
-        keep_suspended: Whether runs that wait for a person are kept, whatever their age.
-        suspended_ttl_ms: Age in milliseconds at which these are deleted all the same; None: never.
+        keep_suspended: Whether runs that wait for a person are kept, whatever their age: suspended ones, and those
+            with a call in doubt.
+        suspended_ttl_ms: Age in milliseconds at which these are deleted all the same, those in doubt too; None: never.
         tombstones: Whether to leave `swept/<run>` behind, which holds a time and hashes: a late retry is then refused
             where the run is driven with tombstones in force, and does not run everything again.
         dry_run: Whether to count only.
@@ -118,9 +120,7 @@ async def sweep_runs(
         ConfigError: An age is below 0.
         JournalError: The store failed; call it again.
     """
-    check_age("older_than_ms", older_than_ms)
-    if suspended_ttl_ms is not None:
-        check_age("suspended_ttl_ms", suspended_ttl_ms)
+    check_sweep(older_than_ms, suspended_ttl_ms)
     waiting_ms = suspended_ttl_ms if keep_suspended else older_than_ms
     sweep = _Sweep(Eraser(journal, dry_run=dry_run), older_than_ms, waiting_ms, tombstones)
     now = await journal.now()
@@ -140,6 +140,17 @@ async def sweep_runs(
                 chunk = []
         await sweep.take(chunk)
     return SweptRuns(**sweep.counts, deleted_rows=sweep.eraser.counts.total(), dry_run=dry_run)
+
+
+def check_sweep(older_than_ms: int, suspended_ttl_ms: int | None) -> None:
+    """Refuse ages that are none.
+
+    Raises:
+        ConfigError: One is below 0, or no int.
+    """
+    check_age("older_than_ms", older_than_ms)
+    if suspended_ttl_ms is not None:
+        check_age("suspended_ttl_ms", suspended_ttl_ms)
 
 
 _CHUNK = 100

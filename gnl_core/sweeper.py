@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gnl_core.errors import ConfigError
 from gnl_core.journal.port import Journal
-from gnl_core.retention import SweepOptions, SweptRuns, sweep_runs
+from gnl_core.retention import SweepOptions, SweptRuns, check_sweep, sweep_runs
 
 logger = logging.getLogger("gnl_core.sweeper")
 
@@ -100,10 +100,17 @@ def create_retention_sweeper(
         on_error: Told the error of a pass that failed, which ends nothing; without it the error is logged.
 
     Raises:
-        ConfigError: The interval is below 1, or `older_than_ms` is missing.
+        ConfigError: The interval is below 1, or the sweep has no `older_than_ms`, or an option that cannot be.
     """
-    if interval_ms < 1:
-        raise ConfigError(f"interval_ms is {interval_ms!r}, must be at least 1 millisecond")
+    given: object = interval_ms
+    if not isinstance(given, int | float) or not given >= 1:
+        raise ConfigError(f"interval_ms is {interval_ms!r}, must be at least 1 millisecond", option="interval_ms")
     if "older_than_ms" not in sweep:
         raise ConfigError("the sweep has no older_than_ms: say how old a run may become, in milliseconds")
+    # Told now: of a pass an hour later perhaps nobody reads the log, and nothing is ever deleted.
+    unknown = sorted(sweep.keys() - SweepOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(sorted(SweepOptions.__annotations__))
+        raise ConfigError(f"a sweep has no option {unknown[0]!r}; there are: {known}", option=unknown[0])
+    check_sweep(sweep["older_than_ms"], sweep.get("suspended_ttl_ms"))
     return RetentionSweeper(journal, interval_ms=interval_ms, sweep=sweep, on_error=on_error)

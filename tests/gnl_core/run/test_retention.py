@@ -358,6 +358,26 @@ def test_no_age_is_guessed(journal):
         create_retention_sweeper(journal, sweep={"older_than_ms": 1}, interval_ms=0)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"older_than_ms": -1}, "older_than_ms"),
+        ({"older_than_ms": "90d"}, "older_than_ms"),
+        ({"older_than_ms": 1, "suspended_ttl_ms": 1.5}, "suspended_ttl_ms"),
+        ({"older_than_ms": 1, "tombstone": True}, "'tombstone'.*tombstones"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_told_before_its_first_pass(journal, wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        create_retention_sweeper(journal, sweep=wrong)
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), "1h", None])
+def test_an_interval_that_is_none_is_refused(journal, interval):
+    with pytest.raises(ConfigError, match="interval_ms"):
+        create_retention_sweeper(journal, sweep={"older_than_ms": 1}, interval_ms=interval)
+
+
 @pytest.mark.parametrize("age", [-1, 1.5, True, "1"])
 async def test_an_age_that_is_none_is_refused(journal, age):
     for sweep in (sweep_runs, sweep_threads):
