@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from gnl_core import Context, Gnl, JournalError, RunBusyError, open_storage, tool
-from gnl_core.errors import RunFencedError
+from gnl_core.errors import ConfigError, RunFencedError
 from gnl_core.model.messages import ModelRequest
 from gnl_core.testing import ScriptedModel
 from gnl_core.testing.scripted import Turn
@@ -106,7 +106,10 @@ def main() -> None:
     parser.add_argument("--log", type=Path, default=Path("two_workers.jsonl"), help="what really happened")
     parser.add_argument("--jobs", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=1.0, help="that a payment takes")
-    asyncio.run(work(parser.parse_args()))
+    try:
+        asyncio.run(work(parser.parse_args()))
+    except ConfigError as error:
+        parser.error(str(error))  # no such store, or its driver is not installed: the message says how
 
 
 if __name__ == "__main__":

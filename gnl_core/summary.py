@@ -26,7 +26,7 @@ STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed"
 """Every status that a head may hold."""
 
 _TEXTS = ("agent", "thread", "resource", "channel", "actor", "model", "work_key", "follows", "followed_by")
-_NUMBERS = ("created_at", "changed_at", "steps", "calls", "questions")
+_NUMBERS = ("created_at", "changed_at", "steps", "calls", "questions", "waits")
 _OBJECTS = ("error", "parent", "forked_from")
 
 
@@ -46,6 +46,7 @@ class RunSummary:
         steps: Model steps recorded when the last drive ended; of a run that is running or interrupted, there are more.
         calls: Tool calls recorded then.
         questions: Questions open then, whatever has been answered since.
+        waits: Waits of a workflow that were open then, whatever has been sent since.
         created_at: Milliseconds of the store's clock.
         changed_at: Milliseconds of the store's clock at the last change of status.
         error: {'code', 'message'} of a failed run.
@@ -70,6 +71,7 @@ class RunSummary:
     steps: int = 0
     calls: int = 0
     questions: int = 0
+    waits: int = 0
     created_at: int = 0
     changed_at: int = 0
     error: Mapping[str, JsonValue] | None = None
@@ -95,6 +97,7 @@ class RunSummary:
             "steps": self.steps,
             "calls": self.calls,
             "questions": self.questions,
+            "waits": self.waits,
             "created_at": self.created_at,
             "changed_at": self.changed_at,
             "error": dict(self.error) if self.error is not None else None,

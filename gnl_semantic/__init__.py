@@ -8,6 +8,7 @@ they are used.
 import importlib
 from typing import TYPE_CHECKING
 
+from gnl_core.errors import MissingExtraError
 from gnl_core.identity import SemanticIdentity
 from gnl_semantic.ladder import RULESET_VERSION, LadderResult, Rules, evaluate, ladder_fold
 from gnl_semantic.rate import Rate
@@ -44,6 +45,11 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'gnl_semantic' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(home), name)
+    try:
+        value: object = getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == __name__:
+            raise
+        raise MissingExtraError(f"gnl_semantic.{name}", "semantic") from error
     globals()[name] = value
     return value

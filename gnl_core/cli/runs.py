@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -62,6 +63,8 @@ def list_(
 
     Steps and calls are counted when a drive ends: '-' stands for those of a run that is running or was interrupted.
     ASKED counts the questions that the last drive left, answered or not since: gnl approvals list shows the open ones.
+    WAITS, of workflows, counts what they waited to be sent: gnl runs show names it. WORK is the caller's name for the
+    work. Both are left out where no run has any.
 
     Exit status: 0; 1 if rows could not be read (they are told on standard error).
     """
@@ -85,7 +88,7 @@ def list_(
         tell_json(page.to_json())
     else:
         if page.runs:
-            tell_table(_HEAD, [_cells(run, now) for run in page.runs])
+            tell_table(*_table(page.runs, now))
         elif page.cursor is None:
             complain("no such run")
         for run in page.runs:
@@ -98,7 +101,14 @@ def list_(
     ctx.exit(1 if page.problems else 0)
 
 
-_HEAD = ("STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "AGENT", "PERSON", "THREAD", "RUN")
+_HEAD = ("STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "WAITS", "AGENT", "PERSON", "THREAD", "WORK", "RUN")
+
+
+def _table(runs: Sequence[RunSummary], now: int) -> tuple[list[str], list[list[str]]]:
+    filled = {"WAITS": any(run.waits for run in runs), "WORK": any(run.work_key for run in runs)}
+    shown = [number for number, name in enumerate(_HEAD) if filled.get(name, True)]
+    rows = [_cells(run, now) for run in runs]
+    return [_HEAD[number] for number in shown], [[cells[number] for number in shown] for cells in rows]
 
 
 def _cells(run: RunSummary, now: int) -> list[str]:
@@ -112,9 +122,11 @@ def _cells(run: RunSummary, now: int) -> list[str]:
         "-" if under_way else str(run.steps),
         "-" if under_way else str(run.calls),
         "-" if run.status == "running" else str(len(run.in_doubt) if under_way else run.questions),
+        "-" if under_way else str(run.waits),
         run.agent or "-",
         run.resource_id or "-",
         run.thread_id or "-",
+        run.work_key or "-",
         run.run_id,
     ]
 

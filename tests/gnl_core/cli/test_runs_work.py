@@ -49,3 +49,15 @@ def test_a_run_is_shown_with_its_name_and_what_it_does_anew(gnl, shelf, april):
 def test_the_doctor_finds_nothing_wrong_with_an_execution(gnl, shelf, april):
     ended = gnl("doctor", *shelf.db)
     assert ended.code == 0, ended.out
+
+
+def test_the_list_shows_names_of_work_where_there_are_any(gnl, shelf, april):
+    head, *lines = gnl("runs", "list", *shelf.db).out.splitlines()
+    assert head.split() == ["STATUS", "SINCE", "STEPS", "CALLS", "ASKED", "AGENT", "PERSON", "THREAD", "WORK", "RUN"]
+    at = head.index("WORK")
+    assert {line.split()[-1]: line[at : head.index("RUN")].strip() for line in lines} == {
+        **dict.fromkeys(april, "invoice / nisan"),
+        "raw": "-",
+    }
+    head, _ = gnl("runs", "list", *shelf.db, "--work-key", "invoice / nisan", "--limit", "1").out.splitlines()
+    assert "WAITS" not in head

@@ -126,3 +126,13 @@ def test_the_doctor_finds_names_and_calls_that_have_parted(gnl, place):
     assert "step 'look/up' of run 'r' is named as call s0p0, of which there is no record" in named
     assert "call s1p0 of run 'r' has no name" in unnamed
     assert findings(gnl, place)["runs.names"]["level"] == "fault"
+
+
+def test_the_list_counts_what_workflows_wait_for(gnl, place):
+    drive(place)
+    head, line = gnl("runs", "list", "--db", place).out.splitlines()
+    assert (head.split()[5], line.split()[-5]) == ("WAITS", "1")
+    assert gnl("runs", "list", "--db", place, "--json").json["runs"][0]["waits"] == 1
+    drive(place, send={"bank-approval": "yes"})
+    head, _ = gnl("runs", "list", "--db", place).out.splitlines()
+    assert "WAITS" not in head
