@@ -295,7 +295,9 @@ def _waiting(view: RunView, now: int, org: str) -> Iterator[Finding]:
 
 def _drive_on(view: RunView) -> str:
     if view.workflow is not None:
-        return "drive it on: run_workflow, by the program that began it"
+        return (
+            "drive it on: run_workflow, by the program that began it, or gnl runs resume with a function that calls it"
+        )
     return f"drive it on: gnl runs resume {view.run.run_id} --agent MODULE:FUNCTION"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -136,3 +137,33 @@ def test_the_list_counts_what_workflows_wait_for(gnl, place):
     drive(place, send={"bank-approval": "yes"})
     head, _ = gnl("runs", "list", "--db", place).out.splitlines()
     assert "WAITS" not in head
+
+
+DRIVER = """
+from gnl_core import run_workflow, tool
+from test_place import pay
+
+def go_on(journal, run_id):
+    return run_workflow(pay, journal=journal, run_id=run_id)
+
+async def pay_off(flow, order):
+    return order
+"""
+
+
+def test_a_program_s_own_driver_drives_a_workflow_on(gnl, place, tmp_path, monkeypatch):
+    drive(place)
+    (tmp_path / "till.py").write_text(DRIVER.replace("test_place", __name__))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    go_on = ["runs", "resume", "r", "--db", place, "--agent"]
+    waits = gnl(*go_on, "till:go_on")
+    assert (waits.code, waits.out) == (1, "")
+    assert "gnl workflow send r bank-approval --json DATA  (the bank must say so)" in waits.err
+    assert [wait["name"] for wait in gnl(*go_on, "till:go_on", "--json").json["waits"]] == ["bank-approval"]
+    gnl("workflow", "send", "r", "bank-approval", "--json", '"yes"', "--db", place)
+    done = gnl(*go_on, "till:go_on")
+    assert (done.code, json.loads(done.out)) == (0, {"found": "order A", "told": "yes"})
+    assert gnl(*go_on, "till:go_on", "--json").json["output"] == {"found": "order A", "told": "yes"}
+    wrong = gnl(*go_on, "till:pay_off")
+    assert (wrong.code, "name a function of (journal, run_id)" in wrong.err) == (2, True)
