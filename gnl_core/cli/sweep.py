@@ -123,6 +123,8 @@ def log(*, namespace: str, older_than: int, yes: bool, db: Place, as_json: bool)
         tell_json(done.to_json())
         return
     tell(f"{done.scanned} entries looked at, {done.deleted_rows} {_verb(yes)}")
+    if not done.scanned:
+        complain(f"nothing is noted under {namespace!r}; refusals are under 'conflict'")
     _remind(yes)
 
 
