@@ -162,6 +162,12 @@ def _read_limits(tool: Tool, options: Mapping[str, Any]) -> tuple[RunLimits, tup
             "'skip' or 'block'",
             option="limits",
         )
+    if tool.side_effect and limits.tainted_side_effects == "reflect":
+        raise ConfigError(
+            "tainted_side_effects='reflect' asks a model to reconsider, and a batch has none; choose 'suspend' or "
+            "'block'",
+            option="limits",
+        )
     warnings = check_duplicates(limits.duplicates, {tool.name: tool}, asks=True)
     finder = finder_of(limits.duplicates)
     if not options.get("thread_id") and (rule.scope == "thread" or finder is not None):

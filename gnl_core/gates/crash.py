@@ -53,12 +53,15 @@ class Crash:
         if ctx.may_still_run and not (call.tool.idempotent and record.ended):
             return self._busy(ctx)
         if record.attempts >= call.tool.max_retries:
+            way_out = "raise it"
+            if record.status != "failed" or (record.side_effect and not record.certain):  # else nothing is asked
+                question = f"{record.run or call.run}/{record.call}/in_doubt/{record.attempts}"
+                way_out += f", or answer {question!r} with what is known of it: gnl approvals deny | settle takes the "
+                way_out += "place of a yes"
             return Block(
                 RetryLimitExceededError(
                     f"{call.tool.name} (call {call.id} of run {call.run}) has begun {record.attempts} times, its "
-                    f"max_retries is {call.tool.max_retries}; raise it, or answer "
-                    f"'{record.run or call.run}/{record.call}/in_doubt/{record.attempts}' with what is known of it: "
-                    "gnl approvals deny | settle takes the place of a yes",
+                    f"max_retries is {call.tool.max_retries}; {way_out}",
                     run_id=call.run,
                     tool_call_id=call.id,
                     tool=call.tool.name,

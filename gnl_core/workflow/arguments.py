@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnl_core.codec import encode, plain
+from gnl_core.duplicates import rule_for
 from gnl_core.errors import ConfigError, NotCanonicalError, ToolArgumentsError, ToolDeclarationError
 from gnl_core.tools import Tool, ToolPolicy, check_tool_policy, check_tools
 
 if TYPE_CHECKING:
     from gnl_core.journal.port import JsonValue
+    from gnl_core.limits import RunLimits
 
 _JSON = (str, int, float, bool, list, tuple, dict, type(None))
 
@@ -18,8 +21,9 @@ _JSON = (str, int, float, bool, list, tuple, dict, type(None))
 class StepTools:
     """Tools of a workflow's functions; each function is read once a drive."""
 
-    def __init__(self, policy: ToolPolicy | None) -> None:
+    def __init__(self, policy: ToolPolicy | None, limits: RunLimits) -> None:
         self._policy = policy
+        self._limits = limits
         self._made: dict[int, tuple[object, Tool]] = {}
 
     def of(self, function: Tool | Callable[..., Any]) -> Tool:
@@ -27,7 +31,7 @@ class StepTools:
 
         Raises:
             ToolDeclarationError: It makes none, or says too little about itself for the tool policy.
-            ConfigError: It drives a run of its own.
+            ConfigError: It drives a run of its own, or a limit would have a model reconsider it.
         """
         known = self._made.get(id(function))
         if known is not None and known[0] is function:
@@ -45,8 +49,25 @@ class StepTools:
                 "have recover= (or side_effect=False, if it only reads); nothing of it has begun",
                 tools=[tool.name],
             )
+        self._check_limits(tool)
         self._made[id(function)] = (function, tool)
         return tool
+
+    def _check_limits(self, tool: Tool) -> None:
+        """Refuse what only a model could go on from: a step that was told to be made again is made once, and stuck."""
+        limits = self._limits
+        names = {
+            "tainted_side_effects": limits.tainted_side_effects,
+            "side_effect_duplicates": rule_for(limits.duplicates, tool).action,
+        }
+        for option, action in names.items():
+            if action == "reflect" and tool.side_effect:
+                raise ConfigError(
+                    f"{option}='reflect' asks a model to reconsider {tool.name}, and a workflow has none; choose "
+                    "'suspend' to let a person decide, or 'block'",
+                    option="limits",
+                    tool=tool.name,
+                )
 
 
 def to_json(tool: Tool, arguments: Mapping[str, Any], *, check: bool) -> dict[str, JsonValue]:
@@ -71,7 +92,8 @@ def to_json(tool: Tool, arguments: Mapping[str, Any], *, check: bool) -> dict[st
         tool.key_of(args)
     for name, value in arguments.items():
         same_kind = type(back.get(name)) is type(value)
-        if (same_kind and encode(back[name]) != encode(value)) or (not same_kind and type(value) not in _JSON):
+        plain_data = type(value) in _JSON and not (isinstance(value, float) and not math.isfinite(value))
+        if (same_kind and encode(back[name]) != encode(value)) or (not same_kind and not plain_data):
             raise ToolArgumentsError(
                 f"the argument {name} of {tool.name} is {type(value).__name__}, and its record would give the tool "
                 f"{type(back.get(name)).__name__} instead: annotate the parameter with a type that JSON can be read "

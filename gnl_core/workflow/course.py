@@ -50,7 +50,7 @@ class Course:
         self.used: dict[str, None] = {}
         self._used_waits: dict[str, None] = {}
         self._broken = False
-        self._tools = StepTools(policy)
+        self._tools = StepTools(policy, request.options.limits)
         self._stepper = Stepper(request, self.names)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._looks: set[asyncio.Task[object]] = set()
@@ -126,6 +126,9 @@ class Course:
         except asyncio.CancelledError:
             self._broken = True
             raise
+        except Stop as stop:
+            self.stop(stop.error or self._within(name))
+            return StepOutcome(ok=False)
         except BaseException as error:
             self.stop(error)
             return StepOutcome(ok=False)
@@ -187,6 +190,15 @@ class Course:
             self.pending.append(Put(row, value))
         return None
 
+    def _within(self, name: str) -> ConfigError:
+        """Return the error of a step whose body came to a wait or a question of its own workflow."""
+        return ConfigError(
+            f"the body of step {name!r} of run {self.request.root!r} called a step or a wait of its own workflow, and "
+            "that one waits: no body can stand still until it is answered. Call it in the workflow's function",
+            run_id=self.request.root,
+            step=name,
+        )
+
     # Both ----------------------------------------------------------------------------------------------------------
 
     def _enter(self, what: str, name: str, used: dict[str, None], *, known: bool) -> None:
@@ -199,10 +211,7 @@ class Course:
             )
         if self.stopped:
             raise Stop(self.error or self.late)
-        try:
-            keys.check_id(f"the name of a {what}", name)
-        except GnlError as error:
-            raise self.stop(error) from error
+        self.check_name(what, name)
         if name in used:
             raise self.stop(
                 ConfigError(
@@ -221,6 +230,17 @@ class Course:
             raise Stop(self.late)
         used[name] = None
 
+    def check_name(self, what: str, name: str) -> str:
+        """Return a name that may become part of a key.
+
+        Raises:
+            Stop: It may not, whatever the function makes of that.
+        """
+        try:
+            return keys.check_id(f"the name of a {what}", name)
+        except GnlError as error:
+            raise self.stop(error) from error
+
     def stop(self, error: BaseException) -> Stop:
         """Note what stops the drive; the first error counts."""
         if self.error is None:
@@ -228,7 +248,11 @@ class Course:
         return Stop(error)
 
     def cancel(self) -> None:
-        """Stop the steps in flight; what they have begun is recorded as in doubt where it acts on the world."""
+        """Stop the steps in flight; what they have begun is recorded as in doubt where it acts on the world.
+
+        Nothing new begins, in a `finally` either: the next drive goes on where this one was, and comes there later.
+        """
+        self._broken = True
         for task in self._tasks:
             task.cancel()
 

@@ -29,8 +29,12 @@ class Flow:
         self._prefix = prefix
 
     def under(self, name: str) -> Flow:
-        """Return the same flow for a part of the work: its steps and waits are called '<name>/…'."""
-        return Flow(self._course, f"{self._prefix}{name}/")
+        """Return the same flow for a part of the work: its steps and waits are called '<name>/…'.
+
+        Raises:
+            BaseException: It can be no part of a name; as `step`.
+        """
+        return Flow(self._course, f"{self._prefix}{self._course.check_name('part', name)}/")
 
     async def step(self, name: str, function: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
         """Do one step, at most once, and return what its function returned; recorded, its record is returned.
@@ -45,6 +49,8 @@ class Flow:
             function: A tool, or a plain function; sync or async.
             **arguments: What it is called with, plain data or what its annotations read from plain data.
 
+        Steps and waits are called by the workflow's function and by what it calls, not by the body of another step.
+
         Returns:
             What it returned, in the form the journal keeps.
 
@@ -54,7 +60,7 @@ class Flow:
             BaseException: The workflow goes no further in this drive: it waits, is in doubt, or was stopped. It is
                 meant for `run_workflow`: never catch `BaseException` around a step.
         """
-        outcome = await self._course.step(self._prefix + name, function, arguments, final=False)
+        outcome = await self._course.step(self._named("step", name), function, arguments, final=False)
         if outcome.error is not None:
             raise outcome.error
         return outcome.output
@@ -73,7 +79,7 @@ class Flow:
         Raises:
             BaseException: As `step`.
         """
-        return await self._course.step(self._prefix + name, function, arguments, final=True)
+        return await self._course.step(self._named("step", name), function, arguments, final=True)
 
     async def wait(self, name: str, *, reason: str = "") -> Any:
         """Return what was sent to this wait; where nothing was, the run ends suspended, until it is driven again.
@@ -85,4 +91,7 @@ class Flow:
         Raises:
             BaseException: Nothing was sent; as `step`.
         """
-        return await self._course.wait(self._prefix + name, reason)
+        return await self._course.wait(self._named("wait", name), reason)
+
+    def _named(self, what: str, name: str) -> str:
+        return self._prefix + self._course.check_name(what, name)

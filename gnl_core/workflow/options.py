@@ -184,8 +184,19 @@ def check_workflow(function: object, name: object) -> None:
 
 
 def name_of(function: object) -> str:
-    """Return the name of a function that is passed without one."""
-    return str(getattr(function, "__name__", type(function).__name__))
+    """Return the name of a function that is passed without one.
+
+    Raises:
+        ConfigError: It has none of its own, as a partial has: two of them would be one work.
+    """
+    name = getattr(function, "__name__", None)
+    if callable(function) and not isinstance(name, str):
+        raise ConfigError(
+            f"the workflow is {type(function).__name__}, which has no name of its own, so that two of them would be "
+            "one work: pass name=…",
+            option="name",
+        )
+    return str(name or type(function).__name__)
 
 
 def arguments_of(function: Workflow, name: str, job: JsonValue) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from gnl_core import keys
 from gnl_core.admission import Admitted, admit
 from gnl_core.closing import close
 from gnl_core.codec import decode, encode
-from gnl_core.errors import CanceledError, DoubtError, NotCanonicalError, RefusedError, ResultNotRepresentableError
+from gnl_core.errors import (
+    AlreadyDecidedError,
+    CanceledError,
+    DoubtError,
+    NotCanonicalError,
+    RefusedError,
+    ResultNotRepresentableError,
+)
 from gnl_core.events import Event, tell
 from gnl_core.journal.port import Create, Delete
 from gnl_core.lock import Heartbeat
@@ -34,7 +41,7 @@ from gnl_core.workflow.options import (
     plan,
 )
 from gnl_core.workflow.results import WorkflowResult, WorkflowStatus
-from gnl_core.workflow.sending import send_along
+from gnl_core.workflow.sending import check_same, send_along
 from gnl_core.workflow.stops import leaves, own_error
 from gnl_core.workflow.values import from_row, to_row
 
@@ -290,6 +297,11 @@ def _over(request: Request, output: object, send: Mapping[str, Any]) -> Workflow
     unread = sorted(wait for wait in send if keys.workflow_sent(request.root, wait) not in request.rows)
     if unread:
         request.warn(f"run {request.root} is over and reads nothing more; not sent: {', '.join(unread)}")
+    for wait in sorted(send.keys() - set(unread)):
+        try:
+            check_same(request.root, wait, request.rows[keys.workflow_sent(request.root, wait)], *to_row(send[wait]))
+        except AlreadyDecidedError as error:
+            request.warn(f"{error}; the run is over, and its result is given")
     for key in sorted(key for key in request.rows if len(key) == 6 and key[2:4] == (keys.ROOT, "tool")):
         record = request.record_of(request.rows[key])
         request.log.replayed.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -115,7 +116,7 @@ def check_same(run_id: str, wait: str, sent: Entry, value: Mapping[str, JsonValu
         AlreadyDecidedError: It is something else; `detail` says who sent the first, and when.
     """
     stored: Mapping[str, Any] = sent.value if isinstance(sent.value, dict) else {}
-    if stored.get("data") == value.get("data") and sent.blob == blob:
+    if _said(stored, sent.blob) == _said(value, blob):
         return
     raise AlreadyDecidedError(
         f"wait {wait!r} of run {run_id!r} was sent something else before, and the first stands",
@@ -124,6 +125,15 @@ def check_same(run_id: str, wait: str, sent: Entry, value: Mapping[str, JsonValu
         actor=stored.get("actor"),
         at=stored.get("at"),
     )
+
+
+def _said(value: Mapping[str, Any], blob: bytes | None) -> str:
+    """Return the one text of what was sent: True is not 1, and no order of names makes a difference."""
+    try:
+        data = json.loads(blob or b"") if value.get("in_blob") else value.get("data")
+    except (ValueError, RecursionError):
+        return ""  # unreadable: nothing that is sent is the same
+    return json.dumps(data, sort_keys=True)
 
 
 async def send_along(request: Request, send: Mapping[str, Any]) -> None:

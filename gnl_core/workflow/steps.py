@@ -232,6 +232,6 @@ class Stepper:
 def _failure(name: str, record: CallRecord) -> ToolError:
     """Return a recorded failure, in the same words now and whenever it is replayed."""
     error: Mapping[str, JsonValue] = record.error or {}
-    text = str(error.get("message") or record.text or record.status)
     kind = str(error.get("type", record.status))
+    text = str(error.get("message") or record.text or kind)  # some errors have no words
     return ToolError(text, type=kind, step=name, tool=record.tool, tool_call_id=record.call, status=record.status)

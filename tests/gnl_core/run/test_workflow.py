@@ -213,7 +213,7 @@ async def test_one_name_twice_is_an_error_that_nothing_swallows(journal, shop, e
 @pytest.mark.parametrize("name", ["", "a b", "x" * 513, 7])
 async def test_a_name_that_may_not_become_a_key_is_refused(journal, shop, effects, name):
     async def pay(flow):
-        return await flow.under("")._course.step(name, shop.charge, {"order": "A"}, final=False)
+        return await flow.step(name, shop.charge, order="A")
 
     with pytest.raises(IdInvalidError, match="the name of a step"):
         await driver(journal)(pay)
