@@ -382,9 +382,25 @@ def test_without_await(common, effects):
     assert effects.count() == 1
 
 
+def test_a_resume_and_a_stream_without_await(common, effects):
+    named = {name: APRIL[name] for name in ("work_key", "resource_id")}
+    with common.open() as storage:
+        gnl = firm(storage.runs, [charging(effects, confirm=True)])
+        run_id = gnl.run_id_of("billing", APRIL["work_key"], resource_id="ann")
+        with gnl.stream_sync("billing", **APRIL) as stream:
+            assert [event.kind for event in stream][-1] == "finished"
+            assert [one.tool_call_id for one in stream.result.interrupts] == ["s0p0"]
+        assert gnl.resume_sync("billing", **named, approvals={"s0p0": True}).run_id == run_id
+        with gnl.stream_sync("billing", **APRIL) as stream:
+            assert stream.text == "Done."
+    assert effects.count() == 1
+
+
 async def test_without_await_inside_a_loop(journal):
-    with pytest.raises(SyncInsideLoopError, match="await run"):
-        firm(journal).run_sync("billing", **APRIL)
+    gnl = firm(journal)
+    for name in ("run", "resume", "stream"):
+        with pytest.raises(SyncInsideLoopError, match=f"await {name}"):
+            getattr(gnl, f"{name}_sync")("billing", **APRIL)
 
 
 def test_a_tool_policy_is_held_when_the_agents_are_named(journal, effects):
