@@ -370,9 +370,9 @@ def vectors_of(scope: Key, tool_name: str, stamp: str) -> Key:
     return (*scope, "semvec", tool_name, stamp)
 
 
-def vector_block(scope: Key, tool_name: str, stamp: str, number: int) -> Key:
-    """Copies of the vectors of many records, 1 for the oldest."""
-    return (*vectors_of(scope, tool_name, stamp), f"{number:06d}")
+def vector_block(vectors: Key, number: int) -> Key:
+    """Copies of the vectors of many records, 1 for the oldest, below what `vectors_of` returns."""
+    return (*vectors, f"{number:06d}")
 
 
 def new_vectors_of(scope: Key, tool_name: str, stamp: str) -> Key:

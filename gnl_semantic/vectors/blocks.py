@@ -173,7 +173,7 @@ class Copies:
     def _read_block(self, entry: Entry) -> Table:
         head = _head(entry, self.stamp)
         found = Chain(head["number"], head["upto"], head["count"])
-        if found != self._next or entry.key != (*self.prefix, f"{found.number:06d}"):
+        if found != self._next or entry.key != keys.vector_block(self.prefix, found.number):
             raise UnsoundError
         if head["born"] != self.counted.born or head["width"] != self.width or entry.version <= found.upto:
             raise UnsoundError
@@ -335,7 +335,7 @@ def block_ops(scope: Key, tool: str, stamp: str, due: Due, *, least: int) -> tup
         blob = _encode(part)
         value: dict[str, JsonValue] = {"f": FORMAT, "model": stamp, "template": TEMPLATE_VERSION, **head}
         value["sum"] = _sum(blob, head, stamp)
-        ops.append(Create((*prefix, f"{chain.number:06d}"), value, blob))
+        ops.append(Create(keys.vector_block(prefix, chain.number), value, blob))
         ops += [Delete((*prefix, "new", text_of(number))) for number in part.hashes.tolist()]
     return (chain, ops) if ops else None
 
