@@ -46,6 +46,7 @@ class Statements:
     last_version: bytes
     next_version: bytes
     entry: bytes
+    came: bytes
     add_scope: bytes
     insert: bytes
     inserts: bytes

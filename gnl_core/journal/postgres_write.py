@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import psycopg
 from psycopg.pq.abc import PGresult
 
 from gnl_core.journal.batches import Ruling, Span, Step, rule
@@ -91,8 +92,9 @@ class WriteRows(Rows):
 
         ruling = rule(steps, present, batch.tag, value_of)
         if ruling.refused >= 0:
+            refused = await self._refuse(connection, batch, found, ruling.refused)
             self._statistics.refused += 1
-            return await self._refuse(connection, found, steps[ruling.refused], ruling.refused)
+            return refused
         writes = _Writes() if ruling.resent else _collect(steps, ruling, found)
         if writes:
             version = await self._write(connection, this, batch, found, writes)
@@ -133,15 +135,22 @@ class WriteRows(Rows):
             (found,) = await exchange(connection, [(self._sql.last_version, {})])
         return integer(found.get_value(0, 0)) or 0
 
-    async def _refuse(self, connection: Connection, found: _Locked, step: Step, index: int) -> Refused:
-        if step.name not in found.rows:
-            await self._end(connection, b"ROLLBACK")
-            return Refused(index, None, found.now)
+    async def _refuse(self, connection: Connection, batch: _Batch, found: _Locked, index: int) -> Refused:
+        step, sql = batch.steps[index], self._sql
+        # The locks may have been waited for, and rows have come meanwhile that nobody looked for again. What counts as
+        # absent must be so beside the rows that were locked; else there was no time at which the answer was true.
+        absent = [other.name for other in batch.steps[: index + 1] if other.name not in found.rows]
         with self.deadline(connection):
             async with pipelined(connection):
+                came = await connection.execute(sql.came, (batch.org, " ".join(absent)))
                 cursor = connection.cursor(binary=True)
-                await cursor.execute(self._sql.entry, (found.scope, step.name))
+                if step.name in found.rows:
+                    await cursor.execute(sql.entry, (found.scope, step.name))
                 await connection.execute(b"ROLLBACK")
+        if (await came.fetchone()) is not None:
+            raise psycopg.errors.SerializationFailure("a row came while others were locked")
+        if step.name not in found.rows:
+            return Refused(index, None, found.now)
         (row,) = await cursor.fetchall()  # nobody else could touch it: it was locked
         return Refused(index, entry_of(row, step.key), found.now)
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from gnl_core.errors import StoreBusyError
-from gnl_core.journal.port import Add, Applied, Create, Delete, Expect, Put, Refused, new_batch
+from gnl_core.journal.port import Add, Applied, Create, Delete, Expect, Put, Refused, Replace, new_batch
 from gnl_core.journal.postgres import PostgresStorage
 
 
@@ -56,6 +56,31 @@ async def test_the_driver_warns_nobody_of_a_race_that_is_part_of_the_trade(open_
         if spoilt > 3:
             break
     assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_what_refuses_a_batch_was_true_at_one_time(open_storage, postgres_dsn):
+    """One row goes and another comes, in one transaction, while two batches wait for the first: no time has neither."""
+    storage = open_storage()
+    old = (await apply(storage, Create(("old",), 1))).version
+    rows = f'"{open_storage.schema}".gnl_rows'
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+    async with (
+        await psycopg.AsyncConnection.connect(postgres_dsn) as other,
+        await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as watch,
+    ):
+        await other.execute(f"SELECT 1 FROM {rows} FOR UPDATE")
+        moved = asyncio.create_task(apply(storage, Expect(("old",), "absent"), Expect(("new",), "present")))
+        taken = asyncio.create_task(apply(storage, Expect(("new",), "absent"), Replace(("old",), old, 2)))
+        for _ in range(10_000):
+            if await (await watch.execute(waiting, (f"%{rows}%",))).fetchone() == (2,):
+                break
+        await other.execute(f"UPDATE {rows} SET key = 'new', version = version + 1")
+        await other.commit()
+        assert isinstance(await moved, Applied)
+        refused = await taken
+    assert (refused.op, refused.found.key) == (0, ("new",))
+    refused = await apply(storage, Expect(("old",), "absent"), Expect(("new",), old))
+    assert (refused.op, refused.found.version) == (1, old + 1)
 
 
 async def test_a_delete_of_nothing_lets_nobody_in_between(open_storage):

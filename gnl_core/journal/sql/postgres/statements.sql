@@ -93,6 +93,9 @@ SELECT nextval('{versions}')
 -- name: entry
 SELECT {columns}, r.value, r.blob FROM {rows} r WHERE r.scope_id = %s::bigint AND r.key = %s
 
+-- name: came
+SELECT 1 FROM {rows} r WHERE r.scope_id = {org} AND r.key = ANY(string_to_array(%s, ' ')) LIMIT 1
+
 -- name: add_scope
 INSERT INTO {scopes} (org) VALUES (%(org)s) ON CONFLICT (org) DO NOTHING
 
