@@ -107,7 +107,7 @@ async def sweep_runs(
     that a later `purge_resource` still finds the conversation. Two sweeps at once do no harm.
 
     Args:
-        journal: The store, or one organisation's part of it.
+        journal: The store's journal, or one organisation's: the other ones' part is not looked at.
         older_than_ms: Age in milliseconds, 0 or more.
         keep_suspended: Whether runs that wait for a person are kept, whatever their age: suspended ones, and those
             with a call in doubt.

@@ -109,7 +109,7 @@ async def sweep_threads(journal: Journal, *, older_than_ms: int, dry_run: bool =
     last change of status of its runs.
 
     Args:
-        journal: The store, or one organisation's part of it.
+        journal: The store's journal, or one organisation's: the other ones' part is not looked at.
         older_than_ms: Age in milliseconds, 0 or more.
         dry_run: Whether to count only.
 
@@ -141,7 +141,7 @@ async def sweep_log(journal: Journal, namespace: str, *, older_than_ms: int, dry
     """Delete a namespace's entries of the ledger that are older than a limit. Neither sweeps nor erasures do.
 
     Args:
-        journal: The store, or one organisation's part of it.
+        journal: The store's journal, or one organisation's: the other ones' part is not looked at.
         namespace: For instance 'conflict', the refusals.
         older_than_ms: Age in milliseconds, 0 or more.
         dry_run: Whether to count only.

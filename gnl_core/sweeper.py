@@ -94,7 +94,7 @@ def create_retention_sweeper(
     """Return a sweeper that repeats `sweep_runs`; `start()` begins it, `await stop()` ends it.
 
     Args:
-        journal: The store.
+        journal: The store's journal, or one organisation's: each organisation needs a sweeper of its own, with its age.
         sweep: Options of `sweep_runs`; `older_than_ms` must be among them, since no age is right for everybody.
         interval_ms: Milliseconds between the end of a pass and the next, at least 1.
         on_error: Told the error of a pass that failed, which ends nothing; without it the error is logged.

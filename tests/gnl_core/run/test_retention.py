@@ -175,6 +175,18 @@ async def test_a_driven_run_is_kept_however_old_its_status_is(journal, clock):
     assert (await task).text == "done"
 
 
+async def test_a_sweep_looks_at_the_journal_it_is_given_and_at_no_organisations(journal, clock):
+    for one in (journal, journal.scoped("acme"), journal.scoped("bolt")):
+        await drive(one, "r", "a", thread_id="t")
+    clock.days(10)
+    assert (await sweep_runs(journal, older_than_ms=DAY)).purged == 1
+    assert (await sweep_runs(journal.scoped("acme"), older_than_ms=DAY)).purged == 1
+    assert (await sweep_threads(journal.scoped("acme"), older_than_ms=DAY)).purged == 1
+    assert [await ids(one) for one in (journal, journal.scoped("acme"), journal.scoped("bolt"))] == [[], [], ["r"]]
+    assert (await sweep_threads(journal, older_than_ms=DAY)).purged == 1
+    assert len(await list_orphan_thread_state(journal.scoped("bolt"))) == 1
+
+
 # Tombstones, the ledger ----------------------------------------------------------------------------------------------
 
 
