@@ -147,18 +147,20 @@ def check_belonging(asked: Asked, began: Mapping[str, str | None]) -> None:
             last only where the terms bind a run to its actor.
     """
     options, run_id = asked.options, asked.run_id
+    # Nobody chose a derived id, so nobody can choose another one.
+    name_of_work = "work_key" if asked.terms.work is not None or keys.is_derived(run_id) else "run id"
     checks: tuple[tuple[str, str | None, type[RefusedError], str], ...] = (
         (
             "resource",
             options.resource_id,
             RunOwnerMismatchError,
-            "does not belong to the resource_id that was passed; pass the one it began with, or use another run id",
+            f"does not belong to the resource_id that was passed; pass the one it began with, or use another {name_of_work}",
         ),
         (
             "agent",
             asked.agent,
             RunAgentMismatchError,
-            "is another agent's; drive it with that agent, or use another run id for this one's work",
+            f"is another agent's; drive it with that agent, or use another {name_of_work} for this one's work",
         ),
         (
             "thread",

@@ -275,6 +275,18 @@ async def test_the_key_is_frozen_with_the_run_and_survives_it_nowhere(journal, r
     assert (await resume_run(run_id=run_id, journal=journal, model=ScriptedModel(NOBODY))).text == "Done."
 
 
+async def test_an_organisations_work_that_began_for_a_person_is_that_persons(journal, rows, effects):
+    gnl = firm(journal, [charging(effects)])
+    nightly = {"work_key": "tonight", "prompt": "Reconcile."}
+    await gnl.run("reconcile", **nightly, resource_id="ann")
+    before = await rows.all()
+    with pytest.raises(RunOwnerMismatchError, match="use another work_key$"):
+        await gnl.run("reconcile", **nightly, resource_id="bob")
+    assert await rows.all() == before
+    assert (await gnl.run("reconcile", **nightly)).text == "Done.", "who names nobody goes on as that person's"
+    assert effects.count() == 1
+
+
 # Names and doors ---------------------------------------------------------------------------------------------------
 
 
