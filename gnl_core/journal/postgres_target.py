@@ -33,6 +33,8 @@ _DEFAULTS = {
 AGAIN = frozenset(("40001", "40P01"))
 """The server undid the transaction because of others: the same may be tried again at once."""
 
+_DAMAGED = frozenset(("XX001", "XX002"))  # XX000 is anything else within the server: mostly a table that was altered
+
 RACED = "23505"
 """Somebody else inserted the row first."""
 
@@ -124,7 +126,7 @@ def translate(error: psycopg.Error, target: Target) -> JournalError:
             )
         case "53100":
             return StoreUnavailableError(f"{where}: the server's disk is full; nothing was written", **facts)
-    if state is not None and state[:2] == "XX":
+    if state in _DAMAGED:
         return StoreCorruptError(f"{where} is damaged ({said}); restore it from a copy", **facts)
     return StoreUnavailableError(f"{where} cannot be used ({said}); nothing was written", **facts)
 
@@ -133,13 +135,17 @@ def unknown_error(target: Target, why: BaseException) -> StoreUnknownError:
     """Return the error of a connection that was lost while a batch was being committed."""
     return StoreUnknownError(
         f"{target.name}: the connection was lost while a batch was committed ({_said(why)}): it may or may not be "
-        "there; send it again"
+        "there; send it again",
+        sqlstate=getattr(why, "sqlstate", None) or "",
     )
 
 
 def lost_error(target: Target, why: BaseException) -> StoreUnavailableError:
     """Return the error of a server that cannot be reached, or was lost before anything was committed."""
-    return StoreUnavailableError(f"{target.name} cannot be reached ({_said(why)}); nothing was written")
+    return StoreUnavailableError(
+        f"{target.name} cannot be reached ({_said(why)}); nothing was written",
+        sqlstate=getattr(why, "sqlstate", None) or "",
+    )
 
 
 def busy_error(target: Target, seconds: float, why: str) -> StoreBusyError:

@@ -285,6 +285,30 @@ async def test_a_query_that_the_server_cancels_did_nothing(postgres_dsn, schema,
         assert isinstance(await apply(hurried, Put(("a",), 2)), Applied)
 
 
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        ("XX001", StoreCorruptError),
+        ("XX002", StoreCorruptError),
+        ("XX000", StoreUnavailableError),  # said of tables that are altered, too: asked again, not taken for damage
+        ("P0001", StoreUnavailableError),
+        ("55P03", StoreBusyError),
+    ],
+)
+async def test_what_the_server_says_keeps_its_state(storage, sql, schema, state, error):
+    sql(
+        f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$BEGIN RAISE EXCEPTION 'the reason' USING ERRCODE = '{state}'; END$$"
+    )
+    sql(f"CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.gnl_rows EXECUTE FUNCTION {schema}.refuse()")
+    with pytest.raises(error, match="the reason") as caught:
+        await apply(storage, Put(("a",), 2))
+    assert caught.value.detail["sqlstate"] == state
+    assert await value(storage, "a") == {"n": 1}
+    sql(f"DROP TRIGGER refuse ON {schema}.gnl_rows")
+    assert isinstance(await apply(storage, Put(("a",), 2)), Applied)
+
+
 async def test_a_report_says_what_the_servers_settings_mean(new_cluster, schema):
     cluster = new_cluster().start(fsync="off", full_page_writes="off")
     async with PostgresStorage(cluster.dsn, schema=schema) as storage:
