@@ -154,7 +154,8 @@ def check_belonging(asked: Asked, began: Mapping[str, str | None]) -> None:
             "resource",
             options.resource_id,
             RunOwnerMismatchError,
-            f"does not belong to the resource_id that was passed; pass the one it began with, or use another {name_of_work}",
+            "does not belong to the resource_id that was passed; pass the one it began with, or use another "
+            + name_of_work,
         ),
         (
             "agent",

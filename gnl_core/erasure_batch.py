@@ -5,6 +5,7 @@ from __future__ import annotations
 from gnl_core import keys
 from gnl_core.eraser import Eraser, driven_error
 from gnl_core.erasure import Purged, purged
+from gnl_core.journal import scan_all
 from gnl_core.journal.port import Journal, Key
 
 _ROUNDS = 5
@@ -42,6 +43,8 @@ async def purge_batch(journal: Journal, batch_id: str, *, force: bool = False, d
             break
     else:
         raise driven_error(what, roots)
+    traces = scan_all(journal, keys.all_item_traces())
+    await eraser.rows([entry.key async for entry in traces if entry.key[2:3] == (batch_id,)])
     # Its plan goes after them: until then the batch is known, and begun with nothing else.
     await eraser.under(keys.batch(batch_id))
     return purged(what, eraser)

@@ -29,8 +29,8 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
 
     That is: their runs with sub-agents, answers, incidents and indexes; the conversations that no other person's runs
     worked in, and of the others their own part; their jobs across channels; work recorded for them across runs and in
-    conversations; the traces of swept runs; their items in the reports of batches, but for those whose runs were swept.
-    Refusals in the ledger stay: they hold no content.
+    conversations; their items in the reports of batches; the traces of swept runs, which lead to both. Refusals in the
+    ledger stay: they hold no content.
 
     Rows that name nobody cannot be found: `list_orphan_thread_state` counts them. The head of every run and every
     conversation's records are read for it once, which takes its time in a large journal.
@@ -65,6 +65,7 @@ async def purge_resource(journal: Journal, resource_id: str, *, force: bool = Fa
             await eraser.under(keys.thread_owner(thread))
         await eraser.under(keys.worked(thread, resource_id))  # last: it is what leads to the conversation
     await eraser.under(keys.traces_of(resource_id))
+    await eraser.under(keys.item_traces_of(resource_id))
     return purged(what, eraser)
 
 
@@ -188,6 +189,8 @@ class _Person:
             batch = keys.batch_of(root)
             if batch is not None:
                 batches.setdefault(batch, set()).add(root.rpartition(":")[2])
+        async for entry in scan_all(self.eraser.journal, keys.item_traces_of(self.resource)):
+            batches.setdefault(entry.key[2], set()).add(entry.key[3])
         if not self.eraser.dry_run:
             for batch, items in batches.items():
                 await forget_items(self.eraser.journal, batch, items)

@@ -52,6 +52,7 @@ thread/<thread>/taint                        untrusted content that entered the 
 mem/<thread>/of/<resource>                   the person's runs worked in the conversation; updated with each of them
 mem/<thread>/nobody                          runs of no person did
 resthr/<resource>/<thread>                   a run of the person in the conversation was swept: erasure follows it
+resbatch/<resource>/<batch>/<item>           a run that did the person's item of the batch was swept: the same
 org/<organisation>                           everything of an organisation is being erased, or was
 ix/status|agent|res|thr/<value>/<t13>/<root> runs by status, agent, person, thread; <t13> = time of the status change
 ix/work/<hash>/<t13>/<root>                  runs of named work, by 16 hex digits of the name's digest
@@ -441,6 +442,21 @@ def traces_of(resource: str) -> Key:
 def all_traces() -> Key:
     """The prefix of every person's traces."""
     return ("resthr",)
+
+
+def item_trace(resource: str, batch_id: str, item: str) -> Key:
+    """What a sweep leaves of a person's item of a batch: so that an erasure finds it in the batch's report."""
+    return (*item_traces_of(resource), batch_id, item)
+
+
+def item_traces_of(resource: str) -> Key:
+    """The prefix of a person's traces in batches."""
+    return (*all_item_traces(), resource)
+
+
+def all_item_traces() -> Key:
+    """The prefix of every person's traces in batches."""
+    return ("resbatch",)
 
 
 def erased_org(org: str) -> Key:

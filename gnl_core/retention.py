@@ -104,7 +104,8 @@ async def sweep_runs(
 
     What was last written to any row of a run is its last activity, an answer included. Records across runs,
     conversations, persons' jobs and the ledger stay. A run that named a person and a conversation leaves a trace, so
-    that a later `purge_resource` still finds the conversation. Two sweeps at once do no harm.
+    that a later `purge_resource` still finds the conversation, and so does a person's item of a batch. Two sweeps at
+    once do no harm.
 
     Args:
         journal: The store's journal, or one organisation's: the other ones' part is not looked at.
@@ -216,7 +217,7 @@ class _Sweep:
             return "kept_unreadable"
         self.counts["purged"] += 1
         for op in marks:
-            self.counts["traces" if op.key[0] == "resthr" else "tombstones"] += 1
+            self.counts["tombstones" if op.key == keys.swept(root) else "traces"] += 1
         self.counts["untraceable"] += bool(head.get("thread")) and not head.get("resource")
         return None
 
@@ -246,6 +247,10 @@ class _Sweep:
         resource, thread = head.get("resource"), head.get("thread")
         if isinstance(resource, str) and resource and isinstance(thread, str) and thread:
             marks.append(Create(keys.trace(resource, thread), {"f": FORMAT}, if_present="keep"))
+        batch = keys.batch_of(root)
+        if isinstance(resource, str) and resource and batch is not None:
+            trace = keys.item_trace(resource, batch, root.rpartition(":")[2])
+            marks.append(Create(trace, {"f": FORMAT}, if_present="keep"))
         if self._tombstones:
             row = rows.get(keys.input_of(root))
             frozen = row.value if row is not None and isinstance(row.value, dict) else {}

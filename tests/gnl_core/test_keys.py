@@ -41,6 +41,7 @@ def test_the_spelling_of_every_family_is_pinned():
         keys.worked("t 1", "bob"): "mem/t%201/of/bob",
         keys.worked("t 1", None): "mem/t%201/nobody",
         keys.trace("bob", "t 1"): "resthr/bob/t%201",
+        keys.item_trace("bob", "march", "k-1"): "resbatch/bob/march/k-1",
         keys.erased_org("a"): "org/a",
         keys.ledger("conflict"): "idem/conflict",
     }

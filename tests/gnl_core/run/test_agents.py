@@ -280,7 +280,7 @@ async def test_an_organisations_work_that_began_for_a_person_is_that_persons(jou
     nightly = {"work_key": "tonight", "prompt": "Reconcile."}
     await gnl.run("reconcile", **nightly, resource_id="ann")
     before = await rows.all()
-    with pytest.raises(RunOwnerMismatchError, match="use another work_key$"):
+    with pytest.raises(RunOwnerMismatchError, match=r"use another work_key$"):
         await gnl.run("reconcile", **nightly, resource_id="bob")
     assert await rows.all() == before
     assert (await gnl.run("reconcile", **nightly)).text == "Done.", "who names nobody goes on as that person's"

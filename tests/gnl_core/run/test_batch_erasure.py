@@ -14,6 +14,7 @@ from gnl_core import (
     purge_batch,
     purge_resource,
     read_batch,
+    sweep_runs,
     tool,
 )
 from gnl_core.doctor_leftovers import examine_leftovers
@@ -147,6 +148,26 @@ async def test_the_report_forgets_the_items_of_an_erased_person(journal):
     await journal.apply((Put(keys.batch_report("a"), {"f": 1}, b"["),), batch=new_batch())
     await purge_resource(journal, "bob")
     assert [entry.key async for entry in scan_all(journal, ("batch",))] == [keys.batch_plan("a")]
+
+
+@pytest.mark.parametrize("tombstones", [False, True])
+async def test_the_report_forgets_them_also_where_their_runs_were_swept_before(storage, clock, tombstones):
+    journal = clock.moved(storage.runs)
+    items = [{"key": name, "sku": "x"} for name in ("ann", "bob", "cem")]
+    persons = {"ann": "p1", "bob": "p2", "cem": None}
+    await go(batch_of(journal, resource_id=lambda item: persons[item["key"]]), "a", items)
+    clock.days(10)
+    swept = await sweep_runs(journal, older_than_ms=86_400_000, tombstones=tombstones)
+    assert (swept.traces, swept.tombstones) == (2, 3 if tombstones else 0)
+    assert (await read_batch(journal, "a")).counts == {"done": 3}, "what was done is known as before"
+    would = await purge_resource(journal, "p1", dry_run=True)
+    done = await purge_resource(journal, "p1")
+    assert would.rows == done.rows == {"resbatch": 1, "xid": 1}
+    assert (await read_batch(journal, "a")).outcomes.keys() == {"bob", "cem"}
+    left = [entry.key async for entry in scan_all(journal, ("resbatch",))]
+    assert left == [keys.item_trace("p2", "a", "bob")]
+    await purge_batch(journal, "a")
+    assert [entry.key async for entry in scan_all(journal, ("resbatch",))] == []
 
 
 async def test_the_doctor_tells_of_a_batch_without_its_plan(journal):
