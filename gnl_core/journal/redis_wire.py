@@ -84,11 +84,14 @@ class Line:
 
     Attributes:
         broken: Whether it is to be closed: what it would answer next may be the answer to another question.
+        demoted: Whether the server said that it is a replica. Its address may name the new primary by now, so that this
+            connection and all that were made before are to be closed, too.
     """
 
     def __init__(self, connection: Any, address: Address) -> None:
         self.connection = connection
         self.broken = False
+        self.demoted = False
         self._address = address
 
     async def ask(self, *command: str | bytes | int, writes: bool = False, patience: float = 0.0) -> Any:
@@ -136,6 +139,7 @@ class Line:
             return await self.ask("EVAL", script.text, *rest, writes=writes)
         except Exception as error:
             if is_answer(error):
+                self.demoted = code_of(error) in ("READONLY", "MASTERDOWN")
                 raise refusal(error, self._address.where, writes=writes) from error
             raise
 
@@ -200,7 +204,9 @@ class Wire:
         return connection
 
     async def _give_back(self, line: Line) -> None:
-        if line.broken:
+        if line.demoted:
+            await self.aclose()
+        if line.broken or line.demoted:
             await _close(line.connection)
         else:
             self._free.append(line.connection)

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from gnl_core import Context, RedisStorage, WaitReplicas, run_durable, tool
-from gnl_core.errors import ConfigError, EffectNotRecordedError, RunBusyError, StoreUnknownError
+from gnl_core.errors import ConfigError, EffectNotRecordedError, RunBusyError, StoreUnavailableError, StoreUnknownError
 from gnl_core.journal import send
 from gnl_core.journal.port import Add, Applied, Create, Put, new_batch
 from gnl_core.testing.effects import EffectLog
@@ -67,6 +67,26 @@ async def test_a_replica_that_has_the_batch_acknowledges_it(pair):
     async with open_storage(primary, None) as storage:
         findings = {finding.setting: finding.level for finding in await storage.durability_report()}
         assert findings["replicas"] == "fault", "nothing waits for it"
+
+
+async def test_a_server_that_became_a_replica_is_left_for_the_one_that_its_address_names_now(pair):
+    primary, replica = pair
+    address = primary.folder / "address"
+    address.symlink_to(primary.socket)
+    async with open_storage(primary, PATIENT) as storage:
+        await storage.runs.apply([Create(("a",), 1)], batch=new_batch())
+    async with RedisStorage(f"unix://{address}", accept_async_replication=True) as storage:
+        await asyncio.gather(*(storage.runs.now() for _ in range(4)))  # several connections
+        replica.ask("REPLICAOF", "NO", "ONE")
+        primary.ask("REPLICAOF", "127.0.0.1", "1")
+        address.unlink()
+        address.symlink_to(replica.socket)
+        with pytest.raises(StoreUnavailableError, match="is a replica"):
+            await storage.runs.apply([Put(("a",), 2)], batch=new_batch())
+        assert isinstance(await storage.runs.apply([Put(("a",), 3)], batch=new_batch()), Applied)
+        async with open_storage(replica, None) as there:
+            assert await value(there, "a") == 3
+        assert [await value(storage, "a") for _ in range(8)] == [3] * 8
 
 
 async def test_a_batch_sent_again_waits_for_the_replicas_again_on_any_connection(pair):
