@@ -78,6 +78,9 @@ def target_of(dsn: str, schema: str) -> Target:
             "the dsn of a journal cannot be read; write 'postgresql://user@host/database' or 'host=… dbname=…', with "
             "special characters of a password percent-encoded in the first form"
         ) from None
+    if not re.fullmatch(r"[0-9,]*", str(given.get("port") or "")):
+        # Where the '@' was forgotten, what stands there is a password.
+        raise ConfigError("the port in the dsn of a journal is no number; write 'postgresql://user@host:5432/database'")
     place = str(given.get("host") or given.get("hostaddr") or "the local server")
     if given.get("port"):
         place += f":{given['port']}"

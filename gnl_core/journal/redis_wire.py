@@ -54,6 +54,7 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
         raise ConfigError(f"connections is {connections!r}, must be at least 1")
     try:
         from redis.asyncio.connection import parse_url  # noqa: PLC0415 - loaded by who uses it
+        from redis.exceptions import RedisError  # noqa: PLC0415 - ditto
     except ImportError:
         raise MissingExtraError("RedisStorage", "redis") from None
     try:
@@ -66,7 +67,7 @@ def address_of(url: str, *, connect_timeout: float, timeout: float, connections:
     address = Address(options, f"{where}/{options.get('db', 0)}", connect_timeout, timeout, connections)
     try:
         connection_to(address)
-    except (TypeError, ValueError, AttributeError) as error:  # an option that takes an object, and no text
+    except (TypeError, ValueError, AttributeError, RedisError) as error:  # an option that takes an object, and no text
         raise ConfigError(f"the URL of the Redis store has an option that is none: {error}") from None
     return address
 

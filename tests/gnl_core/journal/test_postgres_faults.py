@@ -60,7 +60,16 @@ async def value(storage, *key):
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "nonsense", "postgresql://u:secret@h/d?nope=1", "a\0b", "host=\udce9 password=secret"]
+    "bad",
+    [
+        "",
+        "nonsense",
+        "postgresql://u:secret@h/d?nope=1",
+        "a\0b",
+        "host=\udce9 password=secret",
+        "postgresql://u:secret/d",  # without its '@host' the password stands where a port does
+        "host=h port=secret",
+    ],
 )
 def test_a_dsn_that_is_none_is_refused_at_once_without_its_password(bad):
     with pytest.raises(ConfigError) as caught:

@@ -22,7 +22,15 @@ def test_a_password_that_is_not_encoded_is_refused_and_not_shown(store, rest):
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://[", "redis://h:port/0", "http://h/0", "redis://h/0#x", "redis://h:99999999/0"]
+    "url",
+    [
+        "redis://[",
+        "redis://h:port/0",
+        "http://h/0",
+        "redis://h/0#x",
+        "redis://h:99999999/0",
+        "rediss://h/0?ssl_cert_reqs=x",
+    ],
 )
 def test_what_is_no_address_is_a_clear_error(url):
     with pytest.raises(ConfigError):
