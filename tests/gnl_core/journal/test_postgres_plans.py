@@ -99,6 +99,9 @@ async def test_many_rows_are_found_by_key_where_the_server_has_no_figures_of_the
     read = on_rows(explain(connection, sql.get_more, ("", " ".join(names))))
     assert {(kind, index) for kind, index, _ in read} == {("Index Scan", "gnl_rows_pkey")}
     assert sum(rows for _, _, rows in read) <= len(names)
+    absent = " ".join(f"run/r{n // 100}/{n:06d}/x" for n in range(0, 12_000, 12))
+    read = on_rows(explain(connection, sql.came, ("", absent)))
+    assert [(index, rows) for _, index, rows in read] == [("gnl_rows_pkey", 0)]
     sent = []
     monkeypatch.setattr(psycopg.AsyncCursor, "execute", spied(psycopg.AsyncCursor.execute, sent))
     asked = [tuple(name.split("/")) for name in names]

@@ -93,8 +93,11 @@ SELECT nextval('{versions}')
 -- name: entry
 SELECT {columns}, r.value, r.blob FROM {rows} r WHERE r.scope_id = %s::bigint AND r.key = %s
 
+-- Each key looked up by itself, as in 'get_more'.
 -- name: came
-SELECT 1 FROM {rows} r WHERE r.scope_id = {org} AND r.key = ANY(string_to_array(%s, ' ')) LIMIT 1
+SELECT 1 FROM {org} o, unnest(string_to_array(%s, ' ')) k (key), LATERAL (
+  SELECT FROM {rows} r WHERE r.scope_id = o.scope_id AND r.key = k.key LIMIT 1
+) r LIMIT 1
 
 -- name: add_scope
 INSERT INTO {scopes} (org) VALUES (%(org)s) ON CONFLICT (org) DO NOTHING
