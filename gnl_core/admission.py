@@ -223,6 +223,7 @@ async def _try(asked: Asked, rows: dict[Key, Entry], now: int, *, own_loop: bool
         request.warn(warning)
     request.held, request.unused = held, set(held)
     request.taint = request.taint or taint
+    request.untold = asked.door.kind != "agent"
     return Admitted(request, messages, system, head)
 
 

@@ -167,7 +167,7 @@ async def free_claim(journal: Journal, key: Key, *, output: Any = MISSING) -> bo
         return False
     record = read_call(entry)
     now = await journal.now()
-    if not _is_open(record, entry, now):
+    if record.status != "failed" and not _is_open(record, entry, now):
         left = -(-((record.started_at or entry.updated_at) + record.ttl_ms - now) // 1000)
         wait = (
             f"; it may still be executing: look again in {left} s" if record.status in ("running", "in_doubt") else ""

@@ -41,6 +41,8 @@ async def look(request: Request, call: Call) -> CallContext:
             return dataclasses.replace(await _begun(request, call, own, said), work=entry)
     if record is None or free:
         return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
+    if _may_begin_anew(request, call, record):
+        return _context(request, call, State.FRESH, record, entry)
     if record.terminal or _told(request, call, record):
         return _context(request, call, State.DONE, record, entry)
     return await _begun(request, call, record, entry)
@@ -60,9 +62,32 @@ def _said(request: Request, call: Call) -> Entry | None:
             continue
         record = request.record_of(entry)
         same = (record.tool, record.digest, record.args) == (call.tool.name, call.digest, call.args)
+        if record.mirror_of and position == call.position and record.status == "failed" and record.certain:
+            # Others may have done the work since. The model was told that it failed, and went on from that.
+            return None if request.untold else entry
         if not record.mirror_of and (same or position == call.position):
             return entry if record.terminal or record.status == "suspended" else None
     return None
+
+
+def _may_begin_anew(request: Request, call: Call, record: CallRecord) -> bool:
+    """Whether work came to nothing for certain, and its caller has not gone on from that: it is done as if never begun.
+
+    So may a workflow's step, a batch's item and a call outside of any run, whose failure no model was told; and a call
+    of another run than the one that was told.
+    """
+    if record.status != "failed" or not record.certain or call.unfit is not None:
+        return False
+    own = record.run in ("", call.run)
+    if own and request.fence is not None and not (request.untold and record.call == call.id):
+        return False
+    if record.attempts < call.tool.max_retries:
+        return True
+    request.warn(
+        f"{call.tool.name} (call {call.id} of run {call.run}) has begun {record.attempts} times, its max_retries is "
+        f"{call.tool.max_retries}: it failed for good, until that is raised or the claim released"
+    )
+    return False
 
 
 def _told(request: Request, call: Call, record: CallRecord) -> bool:

@@ -74,6 +74,7 @@ class Request:
         unused: Those of them that no call has met.
         walking: Held while a call walks the gates: one at a time, sub-agents' calls too.
         begun: Calls that were let begin and are not in `spent` yet.
+        untold: Whether its calls' failures were told to no model, which would have gone on from them.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Request:
         self.unused: set[str] = set()
         self.walking = asyncio.Lock()
         self.begun = 0
+        self.untold = False
         self.last_steps: dict[str, int] = {}
         self._alike: dict[tuple[str, str], dict[Key, None]] = {}  # calls by tool and digest
         self.released = False

@@ -44,11 +44,13 @@ def resolve(request: Request, where: str, part: ToolCallPart, tool: Tool, place:
         recorded = request.record_of(known)
         same = recorded.args == part.args and not recorded.mirror_of
         digest = recorded.digest if same else args_hash(part.args)
-        if not recorded.terminal:
+        if not recorded.terminal or recorded.status == "failed":  # what came to nothing for certain may begin anew
             try:
                 arguments = tool.validate(part.args)
             except ToolArgumentsError as error:
                 unfit = error
+        if not digest and unfit is None and request.untold:
+            digest = args_hash(part.args)  # they did not fit when the call was refused, and do by now
     record_digest, provider_key = digest, f"{run}:{part.id}"
     if tool.args_mode:
         record_digest = tool.key_of(part.args)

@@ -117,7 +117,8 @@ class Course:
         """Whether a step's arguments must fit: those of one that has ended need not, its record is what counts."""
         named = self.names.known.get(name)
         record = self._stepper.recorded(named.step) if named is not None else None
-        return record is None or not record.terminal
+        tried_again = record is not None and record.status == "failed" and named is not None and not named.failed
+        return record is None or not record.terminal or tried_again
 
     async def _bring(self, name: str, tool: Tool, args: dict[str, Any], *, final: bool) -> StepOutcome:
         """Bring a step as far as it goes; what stops the drive is noted, since nobody may be there to read it."""

@@ -94,7 +94,8 @@ async def run_workflow(
         ToolDeclarationError: A step's function says too little about itself; nothing of it has begun.
         StepRetryBlockedError: A step began and nobody knows how it ended ('unresolved': `.interrupts` holds the
             question), or it still executes elsewhere ('in-flight').
-        ToolError: A step failed; the next drive tries a harmless one again, and settles a side effect first.
+        ToolError: A step failed; the next drive tries it again where it is harmless, or raised `NotPerformedError`, and
+            settles any other side effect first.
         NotAnAgentRunError, RunAgentMismatchError: The run is a batch's, an agent's, or another workflow's.
         ResultNotRepresentableError: What the function returned cannot be stored; the run is not over.
         GnlError: As `run_durable` when it admits a run, and as its calls.

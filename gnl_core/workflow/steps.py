@@ -102,7 +102,7 @@ class Stepper:
             named = self.names.known.get(name)
             if named is not None and named.failed:
                 record = self.recorded(named.step)
-                if record is not None and record.status == "failed" and not record.terminal:
+                if record is not None and record.status == "failed":
                     return Failed(self._replayed_failure(name, record))
             slot, caller = await self._begin(name, named, tool, args)
         await caller.finish(slot)

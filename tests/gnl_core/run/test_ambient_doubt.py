@@ -87,16 +87,25 @@ async def test_a_failure_is_raised_and_then_in_doubt_until_an_operator_frees_it(
     assert effects.count() == 2
 
 
-async def test_a_failure_that_did_not_happen_for_sure_is_final_and_not_freed(journal, effects):
-    @tool
-    async def charge(order: int) -> dict:
+async def test_what_did_not_happen_for_sure_is_tried_again_and_freed_where_it_was_tried_too_often(journal, effects):
+    begun = []
+
+    @tool(max_retries=2)
+    async def charge(order: int) -> str:
         """Charge."""
-        raise NotPerformedError("no such card")
+        begun.append(order)
+        if len(begun) < 3:
+            raise NotPerformedError("the bank is closed")
+        return effects.fire("charge", f"order-{order}", "paid")
 
     run = with_idempotency(charge, journal)
-    for _ in range(2):
-        with pytest.raises(ToolError, match="no such card"):
+    for tries in (1, 2, 2):
+        with pytest.raises(ToolError, match="the bank is closed"):
             await run(order=1)
+        assert len(begun) == tries
+    assert await release_failed_claim(journal, tool_name="charge", args={"order": 1}) is True
+    assert [await run(order=1), await run(order=1)] == ["paid", "paid"]
+    assert (len(begun), effects.count()) == (3, 1)
     with pytest.raises(RefusedError):
         await release_failed_claim(journal, tool_name="charge", args={"order": 1})
 

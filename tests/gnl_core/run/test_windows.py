@@ -9,6 +9,7 @@ import pytest
 
 from gnl_core import (
     Context,
+    NotPerformedError,
     RunLimits,
     args_hash,
     keys,
@@ -17,6 +18,7 @@ from gnl_core import (
 )
 from gnl_core.errors import (
     IdempotencyOwnerMismatchError,
+    ModelUnavailableError,
 )
 from gnl_core.journal import get
 from gnl_core.testing.scripted import ScriptedModel
@@ -333,4 +335,30 @@ async def test_l26_work_whose_row_in_the_run_is_lost_is_answered_from_its_own_re
     await drive(journal, [charge], max_steps=1)
     await rows.delete(keys.tool("r", keys.ROOT, 0, 0))
     assert (await drive(journal, [charge])).text == "Done."
+    assert effects.count() == 1
+
+
+async def test_work_that_came_to_nothing_in_one_run_is_begun_by_another_and_the_first_keeps_what_it_was_told(
+    journal, effects
+):
+    closed = True
+
+    @tool(idempotency="args", window="cross-run")
+    def charge(order: int, ctx: Context) -> str:
+        """Charge."""
+        if closed:
+            raise NotPerformedError("the bank is closed")
+        return effects.fire("charge", ctx, "paid")
+
+    async def drive(run_id, last):
+        model = ScriptedModel([[("charge", {"order": 1})], last])
+        result = await run_durable(run_id=run_id, journal=journal, model=model, tools=[charge], prompt="go")
+        return [call.status for step in result.steps for call in step.calls]
+
+    with pytest.raises(ModelUnavailableError):
+        await drive("first", ModelUnavailableError("down"))
+    closed = False
+    assert await drive("second", "Done.") == ["succeeded"]
+    assert await drive("first", "It failed.") == ["failed"]
+    assert await drive("third", "Done.") == ["succeeded"]
     assert effects.count() == 1
