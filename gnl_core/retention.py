@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from gnl_core import keys
+from gnl_core.batch.report import BatchView, read_batch
 from gnl_core.decisions import questions_in
 from gnl_core.eraser import Eraser, Looked
 from gnl_core.errors import JournalFormatError, RunDrivenError, StoreCorruptError
@@ -81,8 +82,8 @@ class SweptRuns:
 
 
 _WHY = {
-    "kept_suspended": "they wait for a person's answer, or for what a workflow is to be sent, and the ttl of suspended "
-    "runs has not passed, or is not set",
+    "kept_suspended": "they wait for a person's answer, for what a workflow is to be sent, or, done, for "
+    "their batch to be run to its report, and the ttl of suspended runs has not passed, or is not set",
     "kept_in_doubt": "a call of theirs began and nobody knows how it ended; `gnl approvals list` shows it",
     "kept_active": "something was written to them lately",
     "kept_driven": "somebody drives them",
@@ -184,6 +185,7 @@ class _Sweep:
         self._older = older_ms
         self._waiting = waiting_ms
         self._tombstones = tombstones
+        self._batches: dict[str, BatchView | None] = {}
 
     async def take(self, places: Sequence[tuple[int, str]]) -> None:
         """Delete those of some runs whose time is over."""
@@ -206,7 +208,8 @@ class _Sweep:
             if head is None or head.get("status") not in STATUSES:
                 return "kept_unreadable"
             rows, now = await self._rows(root)
-            if not head.get("erasing") and (kept := self._judge(rows, root, head["status"], now)) is not None:
+            status = "suspended" if await self._is_untold(root, head["status"]) else head["status"]
+            if not head.get("erasing") and (kept := self._judge(rows, root, status, now)) is not None:
                 return kept
             marks = self._marks(root, head, rows, now)
             if not await self.eraser.run(root, looked=looked, marks=marks):
@@ -224,6 +227,16 @@ class _Sweep:
     async def _rows(self, root: str) -> tuple[dict[Key, Entry], int]:
         rows = {entry.key: entry async for entry in scan_all(self.eraser.journal, keys.request(root))}
         return rows, await self.eraser.journal.now()
+
+    async def _is_untold(self, root: str, status: object) -> bool:
+        """Whether an item is done and its batch was broken off before its report: nothing else says that it is."""
+        batch = keys.batch_of(root)
+        if batch is None or status != "completed":
+            return False
+        if batch not in self._batches:
+            self._batches[batch] = await read_batch(self.eraser.journal, batch)
+        view = self._batches[batch]
+        return view is not None and root.rpartition(":")[2] not in view.settled
 
     def _judge(self, rows: dict[Key, Entry], root: str, status: str, now: int) -> str | None:
         last = max((entry.updated_at for entry in rows.values()), default=0)

@@ -35,7 +35,7 @@ raised, or its result could not be recorded. 'not-run': nothing of it began, and
 """
 
 _TRIES = 20
-_SETTLED = ("done", "skipped", "denied")
+_SETTLED = ("done", "replayed", "skipped", "denied")
 _HEADS = 400
 """Rows of one read."""
 
@@ -135,6 +135,11 @@ class BatchView:
     def counts(self) -> dict[str, int]:
         """Items by outcome, those that there are."""
         return dict(Counter(outcome for outcome, _ in self.outcomes.values()))
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """Keys of the items that were brought to an end."""
+        return frozenset(key for key, (outcome, _) in self.outcomes.items() if outcome in _SETTLED)
 
 
 async def read_batch(journal: Journal, batch_id: str) -> BatchView | None:
