@@ -50,6 +50,7 @@ class Course:
         self.used: dict[str, None] = {}
         self._used_waits: dict[str, None] = {}
         self._broken = False
+        self._loop = asyncio.get_running_loop()
         self._tools = StepTools(policy, request.options.limits)
         self._stepper = Stepper(request, self.names)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -209,6 +210,14 @@ class Course:
                 f"the workflow of run {root!r} has ended; {what} {name!r} was called after that. Await all steps "
                 "before the function returns",
                 run_id=root,
+            )
+        if asyncio.get_running_loop() is not self._loop:
+            raise self.stop(
+                ConfigError(
+                    f"{what} {name!r} of run {root!r} was called in another event loop than its workflow's, whose "
+                    "locks and store it cannot wait for. Let the step's function go to the thread: a plain one does anyway",
+                    run_id=root,
+                )
             )
         if self.stopped:
             raise Stop(self.error or self.late)

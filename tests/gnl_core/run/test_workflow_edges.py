@@ -97,6 +97,20 @@ async def test_a_body_that_waits_for_its_own_workflow_is_told_so(journal, effect
     assert effects.count() == 1
 
 
+@pytest.mark.parametrize("what", ["step", "wait"])
+async def test_another_event_loop_is_refused(journal, charge, effects, what):
+    async def pay(flow):
+        async def go():
+            return await (flow.step("charge", charge, order="A") if what == "step" else flow.wait("bank"))
+
+        with contextlib.suppress(Exception):
+            return await asyncio.to_thread(lambda: asyncio.run(go()))
+
+    with pytest.raises(ConfigError, match="was called in another event loop than its workflow's"):
+        await run_workflow(pay, journal=journal, run_id="r", send={"bank": "yes"})
+    assert effects.count() == 0
+
+
 async def test_nothing_new_begins_in_a_drive_that_was_cancelled(journal, charge, effects):
     holding, go_on = asyncio.Event(), asyncio.Event()
 
