@@ -116,18 +116,20 @@ class Connections:
     async def _connect(self) -> Connection:
         # Who has never reached the server is told at once, since the address may be wrong; a server that was there
         # before is starting again, or another one is taking over.
-        until = time.monotonic() + (self._reconnect_wait if self.made else 0)
-        nap = 0.02
+        began, nap = time.monotonic(), 0.02
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(
                     self._target.conninfo, autocommit=True, prepare_threshold=None
                 )
             except (psycopg.Error, UnicodeError) as error:  # the second of a host that no name can be
+                until = began + (self._reconnect_wait if self.made else 0)
                 if isinstance(error, UnicodeError) or time.monotonic() + nap >= until:
                     raise lost_error(self._target, error) from error
                 await asyncio.sleep(nap * random.uniform(0.5, 1))  # noqa: S311 - so that processes do not march in step
                 nap = min(nap * 2, _LONGEST_NAP_S)
+                if self._idle:  # the server may take no more connections than there are
+                    return self._idle.pop()
                 continue
             self.made += 1
             self._open[connection] = connection.fileno()

@@ -211,6 +211,18 @@ def test_a_server_that_was_never_there_is_told_at_once_and_one_that_was_is_waite
         assert isinstance(runner.run(apply(storage, Create(("c",), 1))), Applied)
 
 
+async def test_a_server_that_takes_fewer_connections_than_the_pool_would_have_serves_all_calls(new_cluster, schema):
+    cluster = new_cluster(max_connections=3, superuser_reserved_connections=0, max_wal_senders=0).start()
+    async with PostgresStorage(cluster.dsn, schema=schema, pool_size=8, reconnect_wait=30.0) as storage:
+        await storage.runs.now()
+        results = await asyncio.gather(
+            *(apply(storage, Add(("n",), {"n": 1}), Create(("r", str(number)), 1)) for number in range(40))
+        )
+        assert all(isinstance(result, Applied) for result in results)
+        assert await value(storage, "n") == {"n": 40}
+    cluster.close()
+
+
 # A failover ----------------------------------------------------------------------------------------------------------
 
 
