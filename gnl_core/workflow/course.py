@@ -215,7 +215,7 @@ class Course:
             raise self.stop(
                 ConfigError(
                     f"{what} {name!r} of run {root!r} was called in another event loop than its workflow's, whose "
-                    "locks and store it cannot wait for. Let the step's function go to the thread: a plain one does anyway",
+                    "locks and store it cannot wait for. Let the step's function go to the thread, as a plain one does",
                     run_id=root,
                 )
             )
