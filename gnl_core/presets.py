@@ -14,7 +14,7 @@ headless       nobody can answer: deletions and notifications that repeat are le
 
 A preset covers `Gnl.run`, `Gnl.stream`, `Gnl.resume` and `Gnl.run_workflow`, `run_workflow` itself, and the items of
 `Gnl.create_batch` and `create_batch`; `run_durable` takes the same options one by one. A batch leaves out what only
-models read and tool_policy, and its on_duplicate, where given, wins over what a preset says of repeats; without a
+models read, and its on_duplicate, where given, wins over what a preset says of repeats; without a
 thread_id they are looked for by identity alone. A workflow leaves out what only models read (replay_disclosure). Under
 'critical' its run needs a name (work_key or run_id), and each step that acts on the world `recover`. What is given
 beside a preset wins, option by option.

@@ -21,7 +21,7 @@ from gnl_core.batch.drive import drive_item
 from gnl_core.batch.items import Item, ItemKey, Job, read_items, token_of
 from gnl_core.batch.plan import BatchPlan
 from gnl_core.batch.preflight import Planner
-from gnl_core.batch.report import BatchReport, ItemReport, begin_batch, gone_items, keep_report
+from gnl_core.batch.report import BatchReport, ItemReport, begin_batch, begun_otherwise, gone_items, keep_report
 from gnl_core.batch.rules import BatchOptions, Rules, read_rules
 from gnl_core.composable import NoModel
 from gnl_core.door import Door
@@ -179,7 +179,12 @@ class Batch:
     async def _look(self, batch_id: str, token: str, jobs: Sequence[Job]) -> BatchPlan:
         planner = Planner(self._journal, self.tool, self._common)
         plan = await planner.plan(batch_id, token, jobs)
-        return dataclasses.replace(plan, warnings=(*self.warnings, *plan.warnings))
+        other = (
+            f"batch {batch_id!r} was begun with other items, or under another policy: it runs with none but those. Use "
+            "another id for these",
+        )
+        begun = await begun_otherwise(self._journal, batch_id, token)
+        return dataclasses.replace(plan, warnings=(*(other if begun else ()), *self.warnings, *plan.warnings))
 
     async def _drive(self, jobs: Sequence[Job]) -> dict[str, ItemReport]:
         found: dict[str, ItemReport] = {}

@@ -193,6 +193,16 @@ async def begin_batch(journal: Journal, batch_id: str, token: str, tool: str, it
     return found.version
 
 
+async def begun_otherwise(journal: Journal, batch_id: str, token: str) -> bool:
+    """Return whether a batch was begun with another plan, so that it runs with none but that.
+
+    Raises:
+        JournalError: The store cannot be read.
+    """
+    found = await get(journal, keys.batch_plan(batch_id))
+    return found is not None and stamped(found).get("token") != token
+
+
 async def settled_items(journal: Journal, batch_id: str) -> set[str]:
     """Return the keys of the items that runs of the batch have brought to an end, by its report.
 

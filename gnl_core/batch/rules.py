@@ -14,7 +14,7 @@ from gnl_core.journal.port import JsonValue
 from gnl_core.limits import RunLimits
 from gnl_core.presets import Preset, expand_preset, layered
 from gnl_core.run_options import HoldOptions
-from gnl_core.tools import Tool
+from gnl_core.tools import Tool, check_tool_policy
 
 OnDuplicate: TypeAlias = Literal["suspend-item", "skip", "fail-batch"]
 
@@ -98,22 +98,31 @@ def read_rules(tool: Tool, item_key: ItemKey, base: Mapping[str, Any], given: Ma
     if asked is not None or getattr(levels[0].get("limits"), "duplicates", None) is None:
         levels.append({"limits": _limits_of(asked or "suspend-item", own.get("thread_id"))})
     merged = layered(*levels, {"channel": "batch"}, own)
+    check_tool_policy({tool.name: tool}, merged.get("tool_policy"))
     known = {*HoldOptions.__annotations__, "channel", "thread_id"} - {"approvals"}
     options = {name: value for name, value in merged.items() if name in known}
     limits, warnings = _read_limits(tool, options)
     rule = rule_for(limits.duplicates, tool)
+    fails = asked == "fail-batch" and rule.action == _ACTIONS["fail-batch"]  # limits that are given win
+    if rule.action != "off" and not _sees_repeats(tool, resource, options):
+        warnings = (
+            *warnings,
+            f"nothing tells a repeat of {tool.name} but this batch's own ids: another batch does its items again. Name "
+            "a thread_id (equal arguments in a conversation), a semantic_identity of the tool beside resource_id (the "
+            "person's earlier work), or a key whose window is 'thread' or 'cross-run'",
+        )
     return Rules(
         item_key=item_key,
         resource=resource,
-        fails=asked == "fail-batch" and rule.action == _ACTIONS["fail-batch"],  # limits that are given win
+        fails=fails,
         concurrency=concurrency,
         # Whatever an id is said to stand for, an item is what it began as: its record answers for no other one. And
         # nobody chooses its id for a second time: one that a sweep removed, and left a tombstone of, ran.
         options={**options, "limits": limits, "strict_input": True, "tombstone_policy": "reject"},
         policy={
             "tool": tool.name,
-            "on_duplicate": asked,
             "action": rule.action,
+            "fails": fails,
             "scope": rule.scope,
             "ttl_ms": rule.ttl_ms,
             "channel": options["channel"],
@@ -121,6 +130,14 @@ def read_rules(tool: Tool, item_key: ItemKey, base: Mapping[str, Any], given: Ma
         },
         warnings=warnings,
     )
+
+
+def _sees_repeats(tool: Tool, resource: object, options: Mapping[str, Any]) -> bool:
+    if not tool.side_effect:
+        return True  # there is none to see
+    if tool.args_mode:
+        return tool.window != "run"
+    return bool(options.get("thread_id")) or (tool.semantic_identity is not None and resource is not None)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:

@@ -421,7 +421,7 @@ async def test_ten_thousand_items_are_read_in_chunks(counting, journal, effects)
     looking.get_many, looking.org = get_many, ""
     plan = await batch_of(looking, effects).preflight("march", items)
     assert len(plan.fresh) == 10_000
-    assert looking.reads == 1 + 100  # the report of an earlier run, then the items in chunks
+    assert looking.reads == 2 + 100  # plan and report of an earlier run, then the items in chunks
     assert most <= 400
 
 
@@ -653,8 +653,56 @@ async def test_limits_win_over_on_duplicate_and_that_over_the_preset(journal, ef
     assert (await go(other, "c", ITEMS[1:2])).of("k1").outcome == "done"
     keeps = batch_of(journal, effects, on_duplicate="skip", limits=RunLimits(max_tool_calls=5))
     assert (await go(keeps, "d", ITEMS[1:2])).of("k1").outcome == "skipped"
-    critical = batch_of(journal, effects, preset="critical")
+    with pytest.raises(ToolDeclarationError, match="strict-critical"):
+        batch_of(journal, effects, preset="critical")
+    critical = batch_of(journal, effects, creating(effects, recover=lambda key: {"done": False}), preset="critical")
     assert "names no thread_id" in critical.warnings[0]
     assert (await go(critical, "e", ITEMS[1:2])).of("k1").outcome == "suspended"
     off = batch_of(journal, effects, limits=RunLimits(side_effect_duplicates=Duplicates(action="off")))
     assert (await off.preflight("f", ITEMS[1:2])).fresh == ("k1",)
+
+
+BY_KEY = {"idempotency_key": lambda args: args["key"]}
+
+
+@pytest.mark.parametrize(
+    ("declared", "options", "sees"),
+    [
+        ({"identity": None, "side_effect": True}, {}, False),
+        ({"identity": None, "side_effect": True}, {"thread_id": "t"}, True),
+        ({}, {"resource_id": None}, False),
+        ({}, {}, True),
+        ({"identity": None, **BY_KEY}, {}, False),
+        ({"identity": None, **BY_KEY, "window": "cross-run"}, {}, True),
+        ({"identity": None, "side_effect": False}, {}, True),
+        ({"identity": None, "side_effect": True}, {"limits": RunLimits(side_effect_duplicates="off")}, True),
+    ],
+)
+async def test_a_batch_that_can_see_no_repeat_says_so(journal, effects, declared, options, sees):
+    for name in ("march", "april"):
+        batch = batch_of(journal, effects, creating(effects, **declared), **options)
+        told = [warning for warning in batch.warnings if "another batch does its items again" in warning]
+        assert bool(told) is not sees
+        plan = await batch.preflight(name, ITEMS[:1])
+        assert set(told) <= set(plan.warnings)
+        await batch.run(name, ITEMS[:1], plan_token=plan.token)
+    if not sees:  # what it says is so
+        assert effects.count() == 2
+
+
+async def test_a_plan_that_the_batch_cannot_run_any_more_says_so(journal, effects):
+    batch = batch_of(journal, effects)
+    await go(batch, "march", ITEMS)
+    assert (await batch.preflight("march", ITEMS)).warnings == ()
+    plan = await batch.preflight("march", ITEMS[:3])
+    assert "was begun with other items" in plan.warnings[0]
+    with pytest.raises(BatchPlanMismatchError):
+        await batch.run("march", ITEMS[:3], plan_token=plan.token)
+
+
+async def test_the_default_is_the_default_whether_it_is_said_or_not(journal, effects):
+    said = await batch_of(journal, effects, on_duplicate="suspend-item").preflight("march", ITEMS)
+    assert (await batch_of(journal, effects).preflight("march", ITEMS)).token == said.token
+    fails = await batch_of(journal, effects, on_duplicate="fail-batch").preflight("march", ITEMS)
+    blocks = batch_of(journal, effects, limits=RunLimits(side_effect_duplicates="block"))
+    assert (await blocks.preflight("march", ITEMS)).token != fails.token
