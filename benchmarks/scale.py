@@ -32,7 +32,13 @@ from scaling.stores import copy_all, count_rows, multiply, storage_of, twin
 from servers import on_disk
 
 TARGET_MS = 1_000.0
-TIMED = ("first page of 50", "all, in pages of 1,000", "all suspended, in pages of 1,000", "all open questions")
+TIMED = (
+    "first page of 50",
+    "all, in pages of 1,000",
+    "all suspended, in pages of 1,000",
+    "all suspended, in pages of 50",
+    "all open questions",
+)
 """What the target is for."""
 
 

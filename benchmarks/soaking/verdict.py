@@ -11,7 +11,7 @@ from typing import Any
 
 from gnl_core import Gnl, list_interrupts, list_runs
 from gnl_core.testing import EffectLog
-from soaking.jobs import AGENT, TOOLS, Board, clerk, name_of, storage_of
+from soaking.jobs import AGENT, TOOLS, Board, abandoned, clerk, name_of, storage_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Verdict:
     Attributes:
         jobs: Jobs that were begun.
         completed: Those whose run is completed, with each effect in the witness.
-        waiting: Those that wait for a person, under a question that is listed by name.
+        waiting: Those of the jobs nobody answers for that wait for a person, under a question that is listed by name.
         stuck: What is neither, each with what is known of it.
         most_effects: Of one tool for one job.
         effects: In all.
@@ -55,7 +55,7 @@ async def _judge(place: str, folder: Path) -> Verdict:
             happened = [counts[name, name_of(job)] for name in TOOLS]
             if status.get(run) == "completed" and happened == [1] * len(TOOLS):
                 completed += 1
-            elif run in asked:
+            elif run in asked and abandoned(job):
                 waiting += 1
             else:
                 stuck.append(

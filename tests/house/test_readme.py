@@ -6,10 +6,12 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from gnl_core import SqliteStorage, read_run
+from gnl_core.cli.app import cli as gnl
 from gnl_qualify.cli import cli
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -128,3 +130,25 @@ def test_every_option_named_is_one_of_the_programs(line):
     command = cli.commands[words[0]] if words and words[0] in cli.commands else cli
     known = {name for parameter in command.params for name in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
+
+
+GNL = [*re.findall(r"\.venv/bin/gnl ([^`\n]+)", README), *re.findall(r"`gnl ([^`]+)`", README)]
+
+
+@pytest.mark.parametrize("line", sorted(set(GNL)))
+def test_every_command_of_gnl_that_is_named_exists_and_takes_what_it_is_given(line):
+    command, known, words = gnl, {name for one in gnl.params for name in one.opts}, shlex.split(line)
+    for word in words:
+        if word.startswith("-"):
+            continue
+        names = [name for name in word.split("|") if isinstance(command, click.Group) and name in command.commands]
+        if isinstance(command, click.Group) and re.fullmatch(r"[a-z|-]+", word):
+            assert len(names) == len(word.split("|")), word
+        if len(names) == 1:
+            command = command.commands[names[0]]
+            known |= {name for one in command.params for name in one.opts}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
+
+
+def test_commands_of_gnl_are_named():
+    assert len(GNL) > 15
