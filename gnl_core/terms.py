@@ -22,8 +22,8 @@ class Terms:
         bind_actor: Refuse another actor than the first, where both are named.
         tombstone_policy: 'reject' refuses a run that a sweep removed, where it left a tombstone; always so for a
             derived id.
-        conflict_ledger: Note each refusal to begin or go on with the run, outside of it; what stops a drive that was let
-            in is told by its error and its run alone.
+        conflict_ledger: Note each refusal to begin or go on with the run, outside of it; what stops a drive that was
+            let in is told by its error and its run alone.
         audit_on_reject: 'best-effort': a refusal stands though it could not be noted, with a warning in the log.
             'require': the ledger's error is raised in its place, so that no refusal goes unrecorded.
         shared_thread: Several persons work in the conversation: to be said by each of their runs. Without it the first

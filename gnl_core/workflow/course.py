@@ -70,6 +70,12 @@ class Course:
         """Return where it waits, in the order in which its function came there; reads answer in any order."""
         return tuple(self.waits[name] for name in self._used_waits if name in self.waits)
 
+    def unread(self) -> list[str]:
+        """Return the waits that were sent something and never come to: they lie ahead, or are misspelt."""
+        root, rows = self.request.root, self.request.rows
+        sent = sorted(key[4] for key in rows if len(key) == 5 and key[3] == "sent")
+        return [name for name in sent if name not in self._used_waits and keys.workflow_wait(root, name) not in rows]
+
     def open_questions(self) -> tuple[Interrupt, ...]:
         """Return what its steps ask, in the order in which its function came to them."""
         return tuple(one for name in self.used for one in self.interrupts.get(name, ()))

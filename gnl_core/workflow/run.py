@@ -224,6 +224,8 @@ async def _drive(planned: WorkflowPlan, course: Course) -> WorkflowResult:
     await course.settle()
     raised = _read(function)
     _judge(course, raised)
+    for name in course.unread():
+        request.warn(f"what was sent to {name!r} was not read: the workflow has come to no wait of that name")
     if course.waits or course.interrupts:
         return _result(
             request,

@@ -523,3 +523,11 @@ async def test_events_tell_of_each_step_and_of_the_end(journal, charge):
     assert [event.kind for event in told] == ["tool-started", "tool-finished", "finished"]
     await run_workflow(pay, journal=journal, run_id="r", on_event=told.append)
     assert told[-1].replayed
+
+
+async def test_what_is_sent_to_a_misspelt_wait_is_said_to_be_unread(journal, pay):
+    told = "what was sent to 'bnak' was not read: the workflow has come to no wait of that name"
+    asked = await run_workflow(pay, journal=journal, run_id="r", send={"bnak": "yes"})
+    assert (asked.status, asked.warnings.count(told)) == ("suspended", 1)
+    done = await run_workflow(pay, journal=journal, run_id="r", send={"bank": "yes"})
+    assert (done.status, done.warnings.count(told)) == ("completed", 1)
