@@ -155,9 +155,27 @@ class Stepper:
                 )
             value: object = decode(slot.output)
             return value
+        failure = _failure(name, record)
         if final:
             await self._make_final(name, record)
-        return Failed(_failure(name, record))
+        elif record.status == "failed" and not self.names.known[name].failed:
+            failure.args = (f"step {name!r} of run {self.request.root} failed: {failure}. {self._next(name, record)}",)
+        return Failed(failure)
+
+    def _next(self, name: str, record: CallRecord) -> str:
+        """Return what the next drive does about a step that failed, for whoever reads its error."""
+        question = self._question(name, record)
+        if question is None:
+            return "The next drive tries it again, if its max_retries lets it"
+        return (
+            f"Whether it took effect is not known: question {question.question!r} is open, and the next drive stops at "
+            f"it, unless {record.tool} has a recover() that knows"
+        )
+
+    def _question(self, name: str, record: CallRecord) -> Interrupt | None:
+        root, part = keys.split_run_id(record.run) if record.run else (self.request.root, keys.ROOT)
+        entry = self.request.rows[keys.tool(self.request.root, keys.ROOT, self.names.known[name].step, 0)]
+        return question_of(root, part, record, entry, self.request.now)
 
     async def _make_final(self, name: str, record: CallRecord) -> None:
         """Record that a failure was handed on; refuse one that leaves a doubt."""
@@ -207,10 +225,7 @@ class Stepper:
 
     def _doubt(self, name: str, record: CallRecord) -> StepRetryBlockedError:
         """Return the error of a side effect that raised: whether it took effect is not known."""
-        request = self.request
-        root, part = keys.split_run_id(record.run) if record.run else (request.root, keys.ROOT)
-        entry = request.rows[keys.tool(request.root, keys.ROOT, self.names.known[name].step, 0)]
-        question = question_of(root, part, record, entry, request.now)
+        request, question = self.request, self._question(name, record)
         asked = question.question if question is not None else ""
         error = StepRetryBlockedError(
             f"step {name!r} ({record.tool}, call {record.call} of run {request.root}) raised, and nobody knows whether "

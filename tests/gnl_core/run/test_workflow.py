@@ -22,6 +22,7 @@ from gnl_core import (
     args_hash,
     decide,
     keys,
+    list_interrupts,
     run_workflow,
     tool,
 )
@@ -762,3 +763,18 @@ async def test_a_stop_that_everything_swallows_stops_the_run_all_the_same(journa
 
     result = await driver(journal)(pay)
     assert (result.status, len(result.interrupts), effects.count()) == ("suspended", 1, 0)
+
+
+async def test_a_step_that_failed_says_what_the_next_drive_does_about_it(journal, shop):
+    async def pay(flow):
+        return await flow.step("charge/1", shop.charge, order="A")
+
+    shop.broken = NotPerformedError("the bank is closed")
+    with pytest.raises(
+        ToolError, match=r"^step 'charge/1' of run order-1 failed: the bank is closed\. The next drive tries it again"
+    ):
+        await driver(journal)(pay)
+    shop.broken = OSError("broken pipe")
+    with pytest.raises(ToolError, match=r"failed: broken pipe\. .* question 'order-1/s0p0/in_doubt/2' is open"):
+        await driver(journal)(pay)
+    assert [one.question for one in await list_interrupts(journal)] == ["order-1/s0p0/in_doubt/2"]

@@ -156,7 +156,7 @@ async def test_a_failure_without_words_is_told_by_its_type(journal):
         return await flow.step("look", look)
 
     for _ in range(3):
-        with pytest.raises(ToolError, match=r"^MemoryError$"):
+        with pytest.raises(ToolError, match=r"^step 'look' of run r failed: MemoryError\. The next drive"):
             await run_workflow(pay, journal=journal, run_id="r")
     with pytest.raises(RetryLimitExceededError) as over:
         await run_workflow(pay, journal=journal, run_id="r")
