@@ -276,8 +276,8 @@ def _begin(asked: Asked, *, own_loop: bool) -> tuple[dict[str, JsonValue], tuple
     job = asked.door.job
     if asked.messages is None or (asked.door.kind != "agent" and job is None):
         raise RunNotFoundError(
-            f"there is no run {asked.run_id!r} in this journal to go on with; pass "
-            f"{'a prompt' if asked.door.kind == 'agent' else 'its input'} to begin it",
+            f"there is no run {asked.run_id!r} in this journal to go on with; it is "
+            f"begun by {'running it with a prompt' if asked.door.kind == 'agent' else 'passing its input'}",
             run_id=asked.run_id,
         )
     if not asked.messages and not own_loop:

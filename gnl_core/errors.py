@@ -594,7 +594,11 @@ class ToolArgumentsError(ToolError):
 
 
 class NotPerformedError(ToolError):
-    """Raise this in a tool to say that nothing has happened: the call is then settled as failed, and in no doubt."""
+    """Raise this in a tool to say that nothing has happened: the call is then failed, and in no doubt.
+
+    A model is told so, and it stays so for its run. A workflow's step, a batch's item, and a call outside of any run or
+    of another run by the same key are tried again, up to the tool's `max_retries`.
+    """
 
     code = "not_performed"
     http_status = 422

@@ -242,9 +242,10 @@ class Executor:
             ops = (*ops, Create(ask_key, {"question": question}, if_present="keep"))
         await self._write_terminal(slot, claim, ops, finishers, Raised(error))
         if question:
+            told = "" if self.request.untold else "the model was told so, but "
             self.request.warn(
-                f"{call.tool.name} (call {call.id} of run {self.run}) raised {type(error).__name__}; the model was "
-                f"told so, but whether it took effect is not known: question {question} is open, and the run's next "
+                f"{call.tool.name} (call {call.id} of run {self.run}) raised {type(error).__name__}; {told}whether it "
+                f"took effect is not known: question {question} is open, and the run's next "
                 "drive stops at it. A tool that raises NotPerformedError says that nothing has happened"
             )
         settle(slot, record, None)

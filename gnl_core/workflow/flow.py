@@ -46,7 +46,7 @@ class Flow:
 
         Args:
             name: Its name, once in a workflow; in a loop f"charge/{i}".
-            function: A tool, or a plain function; sync or async.
+            function: A tool, or a plain function with a name and types of its parameters; sync or async.
             **arguments: What it is called with, plain data or what its annotations read from plain data.
 
         Steps and waits are called by the workflow's function and by what it calls, not by the body of another step.
