@@ -225,7 +225,9 @@ class WriteRows(Rows):
             async with pipelined(connection):
                 below = await connection.execute(self._sql.delete_below, (org, part.low, part.high, left))
                 this.committing = True
-                await connection.execute(b"COMMIT")
+                ended = await connection.execute(b"COMMIT")
+        if ended.statusmessage != "COMMIT":
+            raise unknown_error(self.target, RuntimeError(f"the server answered {ended.statusmessage!r}"))
         count = own.rowcount + below.rowcount
         self._statistics.transactions += count > 0
         return count
