@@ -244,6 +244,9 @@ async def test_what_a_synchronous_standby_has_acknowledged_survives_a_failover(n
         versions = [(await apply(storage, Create(("before", str(number)), number))).version for number in range(20)]
         report = {finding.setting: finding.level for finding in await storage.durability_report()}
         assert (report["synchronous_commit"], report["synchronous_standby_names"]) == ("ok", "ok")
+        ((written,),) = primary.sql("SELECT pg_current_wal_lsn()::text")
+        while standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{written}'") != [(True,)]:
+            standby.sql("SELECT pg_sleep(0.01)")  # it has the log on its disk, and may not have read it yet
         async with PostgresStorage(standby.dsn, schema=schema) as reader:
             with pytest.raises(StoreUnavailableError, match="read-only, as a standby is"):
                 await apply(reader, Put(("a",), 1))
