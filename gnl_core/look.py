@@ -42,7 +42,7 @@ async def look(request: Request, call: Call) -> CallContext:
     if record is None or free:
         return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
     if _may_begin_anew(request, call, record):
-        return _context(request, call, State.FRESH, record, entry)
+        return _context(request, call, State.FRESH, record, entry, answer=_held(request, call))
     if record.terminal or _told(request, call, record):
         return _context(request, call, State.DONE, record, entry)
     return await _begun(request, call, record, entry)
@@ -80,6 +80,10 @@ def _may_begin_anew(request: Request, call: Call, record: CallRecord) -> bool:
         return False
     own = record.run in ("", call.run)
     if own and request.fence is not None and not (request.untold and record.call == call.id):
+        return False
+    if call.record_key[0] != "run" and record.resource != (call.resource or ""):
+        return False  # another person's: the key tells too little apart, whatever became of theirs
+    if own and request.options.replay == "strict" and (record.tool, record.digest) != (call.tool.name, call.digest):
         return False
     if record.attempts < call.tool.max_retries:
         return True
