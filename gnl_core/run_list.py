@@ -212,7 +212,7 @@ class _Walk:
                 at = place
                 if run is not None and self._wanted.lets(run):
                     runs.setdefault(run.run_id, run)
-        shown = tuple([await self._with_doubts(run) for run in runs.values()])
+        shown = tuple([await self._with_doubts(run) if run.status == "interrupted" else run for run in runs.values()])
         return RunPage(
             runs=shown,
             cursor=self._cursor(at) if more and at is not None else None,
@@ -263,8 +263,6 @@ class _Walk:
         return found
 
     async def _with_doubts(self, run: RunSummary) -> RunSummary:
-        if run.status != "interrupted":
-            return run
         try:
             return dataclasses.replace(run, in_doubt=await doubts_of(self._journal, run.run_id, self._now))
         except (StoreCorruptError, JournalFormatError) as error:

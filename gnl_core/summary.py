@@ -144,9 +144,9 @@ def read_head(entry: Entry, *, driver: Driver = "alive") -> RunSummary:
     try:
         if status not in STATUSES:
             raise ValueError("status")
-        texts = {name: _member(value, name, str, "") for name in _TEXTS}
-        numbers = {name: _member(value, name, int, 0) for name in _NUMBERS}
-        objects = {name: _member(value, name, dict, None) for name in _OBJECTS}
+        texts = _members(value, _TEXTS, str, "")
+        numbers = _members(value, _NUMBERS, int, 0)
+        objects = _members(value, _OBJECTS, dict, None)
     except ValueError as error:
         where = "/".join(entry.key)
         raise StoreCorruptError(
@@ -167,13 +167,16 @@ def read_head(entry: Entry, *, driver: Driver = "alive") -> RunSummary:
     )
 
 
-def _member(value: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
-    member = value.get(name)
-    if member is None:
-        return default
-    if not isinstance(member, kind) or isinstance(member, bool):
-        raise ValueError(name)  # noqa: TRY004 - one kind of error for all that is no head
-    return member
+def _members(value: Mapping[str, Any], names: Sequence[str], kind: type, default: Any) -> dict[str, Any]:
+    found = {}
+    for name in names:
+        member = value.get(name)
+        if member is None:
+            member = default
+        elif type(member) is not kind:  # read from JSON, so of no subclass; and a bool is no number
+            raise ValueError(name)
+        found[name] = member
+    return found
 
 
 async def parts_of(journal: Journal, root: str) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Never
+from typing import Any, Never, cast
 
 from gnl_core import keys
 from gnl_core.errors import IdInvalidError, StoreCorruptError
@@ -54,7 +54,7 @@ def _encoder(*, ascii_only: bool) -> json.JSONEncoder:
 
 _to_text = _encoder(ascii_only=False).encode
 _to_ascii = _encoder(ascii_only=True).encode
-_from_text = json.JSONDecoder(parse_constant=_no_literal, parse_float=_finite).decode
+_decoder = json.JSONDecoder(parse_constant=_no_literal, parse_float=_finite)
 
 
 def to_text(key: Key, value: object) -> str:
@@ -112,12 +112,15 @@ def from_text(key: str, text: object) -> JsonValue:
         StoreCorruptError: The text is no JSON.
     """
     try:
-        value: JsonValue = _from_text(text)  # type: ignore[arg-type] # a row may hold anything
+        # No white space stands around what a store wrote, and to look for some takes longer than to read most rows.
+        value, end = _decoder.raw_decode(text)  # type: ignore[arg-type] # a row may hold anything
+        if end != len(text):  # type: ignore[arg-type] # it was text
+            raise ValueError("something follows")
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreCorruptError(
             f"the value of the row {key} is no JSON ({type(error).__name__}); run `gnl doctor`", key=key
         ) from None
-    return value
+    return cast("JsonValue", value)
 
 
 def key_of(text: str) -> Key:
