@@ -16,7 +16,7 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run demo matrix table exam train test check bench bench-durable bench-load bench-scale soak clean
+.PHONY: run demo matrix table exam train test check bench bench-durable bench-load bench-scale bench-watch soak clean
 
 # --list 0: the console lists no pair, so that nobody who tunes reads the held-out set by accident.
 EXAM = $(PY) -m gnl_qualify --list 0 --html $(OUT)/$(1).html --json $(OUT)/$(1).json --transcript $(OUT)/$(1).transcript.jsonl
@@ -92,6 +92,9 @@ bench-load: $(BENCH_VENV)/.installed
 
 bench-scale: $(VENV)/.installed-test
 	$(PY) benchmarks/scale.py $(BENCH)
+
+bench-watch: $(VENV)/.installed-test
+	$(PY) benchmarks/watch.py $(BENCH)
 
 # Half an hour of kills; another store or time: make soak SOAK="--store redis --seconds 600"
 soak: $(VENV)/.installed-test
