@@ -14,14 +14,14 @@ from gnl_core.cli.show import show
 from gnl_core.cli.terminal import age, complain, plain, tell, tell_json, tell_table
 from gnl_core.journal.port import Journal
 from gnl_core.opening import Place
-from gnl_core.views import RunPage, RunSummary, RunView, count_runs_by_status, list_runs, read_run
+from gnl_core.views import CallView, RunPage, RunSummary, RunView, count_runs_by_status, list_runs, read_run
 
 _STATUSES = ("running", "interrupted", "ready", "suspended", "completed", "failed", "canceled")
 
 
 @click.group()
 def runs() -> None:
-    """Runs: list them, look at one, resume, fork or cancel it."""
+    """Runs: list them, look at one, resume, fork, roll over or cancel it."""
 
 
 runs.add_command(show)
@@ -175,6 +175,39 @@ def fork(run: str, step: int, new_id: str, db: Place, as_json: bool) -> None:
         tell_json({"run_id": made, "forked_from": {"run": run, "step": step}})
     else:
         tell(plain(made))
+
+
+@runs.command()
+@click.argument("run")
+@org_option
+@json_option
+def rollover(run: str, db: Place, as_json: bool) -> None:
+    """Make a new execution of RUN's work, to be driven from its beginning; print the new run's id.
+
+    What RUN did is done again. Nothing is executed now: whoever calls with the work's key goes on with the new run, and
+    so does resume. A second call for RUN prints the same id.
+
+    Exit status: 0 made, or made before; 2 no such run, it is being driven, it waits for a person, or a call of it is in
+    doubt.
+    """
+
+    async def do(journal: Journal) -> tuple[RunView, str]:
+        from gnl_core.rollover import rollover_run  # noqa: PLC0415 - help must not wait for the runtime
+
+        old = await read_run(journal, run)
+        return old, await rollover_run(journal, run)
+
+    old, made = with_journal(db, do, write=True)
+    if acted := [call.id for call in _calls(old) if call.side_effect and call.status == "succeeded"]:
+        complain(f"careful: {', '.join(acted)} of {run} acted on the world; {made} may do the same again")
+    if as_json:
+        tell_json({"run_id": made, "follows": run})
+    else:
+        tell(plain(made))
+
+
+def _calls(run: RunView) -> list[CallView]:
+    return [*(call for step in run.steps for call in step.calls), *run.calls]
 
 
 @runs.command()

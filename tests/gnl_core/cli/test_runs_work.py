@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gnl_core import Gnl
+from gnl_core import Gnl, tool
 from gnl_core.testing.scripted import ScriptedModel
 
 
@@ -61,3 +61,44 @@ def test_the_list_shows_names_of_work_where_there_are_any(gnl, shelf, april):
     }
     head, _ = gnl("runs", "list", *shelf.db, "--work-key", "invoice / nisan", "--limit", "1").out.splitlines()
     assert "WAITS" not in head
+
+
+def pay_rent(shelf, *, confirm):
+    """Drive named work that pays, and return its run's id."""
+
+    @tool(side_effect=True, confirm=confirm)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    async def make():
+        async with shelf.open() as storage:
+            agents = {"billing": {"model": ScriptedModel([[("pay", {"amount": 5})], "Done."]), "tools": [pay]}}
+            work = {"work_key": "rent", "resource_id": "ann", "prompt": "Pay."}
+            return (await Gnl(storage.runs, agents=agents).run("billing", **work)).run_id
+
+    return asyncio.run(make())
+
+
+def test_a_rollover_prints_the_same_new_run_each_time_and_says_what_may_be_done_again(gnl, shelf):
+    paid = pay_rent(shelf, confirm=False)
+    made = gnl("runs", "rollover", *shelf.db, paid)
+    assert (made.code, made.out) == (0, f"{paid}#2\n")
+    assert made.err == f"careful: s0p0 of {paid} acted on the world; {paid}#2 may do the same again\n"
+    again = gnl("runs", "rollover", *shelf.db, paid, "--json")
+    assert (again.code, again.json) == (0, {"run_id": f"{paid}#2", "follows": paid})
+    assert gnl("runs", "list", *shelf.db, "--status", "ready").out.split().count(f"{paid}#2") == 1
+
+
+def test_a_rollover_of_what_is_no_run_or_not_over_is_refused(gnl, shelf):
+    waiting = pay_rent(shelf, confirm=True)
+    refused = gnl("runs", "rollover", *shelf.db, waiting)
+    assert (refused.code, refused.out) == (2, "")
+    assert "waits for a person" in refused.err
+    assert "no-such" in gnl("runs", "rollover", *shelf.db, "no-such").err
+    assert gnl("runs", "list", *shelf.db, "--work-key", "rent").out.split().count(waiting) == 1
+
+
+def test_a_rollover_of_a_run_that_was_made_so_and_not_driven_yet_is_that_run(gnl, shelf, april):
+    ready = april[1]
+    assert gnl("runs", "rollover", *shelf.db, ready).out == f"{ready}\n"
