@@ -86,9 +86,7 @@ class RedisServer:
         self.socket = self.folder / "socket"
         self.url = f"unix://{self.socket}"
         if tcp:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                self.port = free.getsockname()[1]
+            self.port = _load("postgres_server").free_port()
             self.url = f"redis://127.0.0.1:{self.port}"
         network = ("--bind", "127.0.0.1", "--port", str(self.port)) if tcp else ("--port", "0")
         self.options = (*network, *options)
@@ -214,6 +212,12 @@ def _missing(reason):
     if os.environ.get("GNL_TEST_REQUIRE_ALL") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def free_port():
+    """Find ports for servers that a test stops and starts."""
+    return _load("postgres_server").free_port
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,19 @@ import psycopg
 
 USER = "nobody"  # a server refuses to run as root
 _STARTED_S = 30.0
+
+
+def free_port():
+    """Return a loopback port that is free, and stays so while the server it is for is away.
+
+    It is none of those that connections get of their own: with one of these a client that dials a killed server may
+    take its port, or reach itself.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 class Cluster:
@@ -44,9 +58,7 @@ class Cluster:
             if not all(parent.stat().st_mode & 0o001 for parent in self.programs.parents):
                 shutil.copytree(self.programs.parent, self.folder / "pginstall", symlinks=True)
                 self.programs = self.folder / "pginstall" / "bin"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,

@@ -7,7 +7,6 @@ import asyncio
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -41,12 +40,9 @@ STARTED_S = 30.0
 class Bouncer:
     """A pooler before a server, on a port of loopback; it can be killed and started again."""
 
-    def __init__(self, program, server, **settings):
+    def __init__(self, program, server, port, **settings):
         self.program, self.process = program, None
         self.folder = Path(tempfile.mkdtemp(prefix="gnl-pgbouncer-"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         self.dsn = f"postgresql://anybody@127.0.0.1:{port}/pooled?sslmode=disable&application_name={NAME}"
         behind = " ".join(f"{name}='{server[name]}'" for name in ("host", "port", "user", "password") if name in server)
         (self.folder / "settings.ini").write_text(
@@ -110,9 +106,9 @@ def program():
 
 
 @pytest.fixture(scope="module")
-def bouncer(program, postgres_dsn):
+def bouncer(program, postgres_dsn, free_port):
     """A pooler of the tests' own, with two sessions to share."""
-    bouncer = Bouncer(program, conninfo_to_dict(postgres_dsn))
+    bouncer = Bouncer(program, conninfo_to_dict(postgres_dsn), free_port())
     yield bouncer
     bouncer.close()
 
@@ -226,10 +222,10 @@ async def test_an_addition_under_a_killed_pooler_is_made_once(storage, bouncer):
     assert (await get(storage.runs, ("count",))).value["n"] == len(tags)
 
 
-def test_a_server_that_is_away_is_waited_for_where_its_pooler_is_there(program, new_cluster):
+def test_a_server_that_is_away_is_waited_for_where_its_pooler_is_there(program, new_cluster, free_port):
     """The pooler takes each connection, and ends it with a word of its own."""
     cluster = new_cluster().start()
-    bouncer = Bouncer(program, conninfo_to_dict(cluster.dsn), query_wait_timeout=1, server_login_retry=1)
+    bouncer = Bouncer(program, conninfo_to_dict(cluster.dsn), free_port(), query_wait_timeout=1, server_login_retry=1)
     try:
         with PostgresStorage(bouncer.dsn, reconnect_wait=30.0) as storage, asyncio.Runner() as runner:
             runner.run(storage.runs.apply([Put(("a",), 1)], batch=new_batch()))
