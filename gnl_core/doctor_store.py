@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import platform
+import sqlite3
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 
 from gnl_core.doctor import Finding
 from gnl_core.errors import ConfigError, JournalError, StoreUnavailableError
@@ -30,7 +33,7 @@ async def examine_store(storage: Storage, *, clock: Callable[[], float] = time.t
     Raises:
         StoreUnavailableError: It cannot be reached, or holds no journal.
     """
-    found: list[Finding] = []
+    found: list[Finding] = [Finding(check="store.versions", level="ok", text=_versions(storage))]
     unsaid = "empty" if isinstance(storage, PostgresStorage) else "not told"
     try:
         if _has_server(storage):  # how each program syncs a file is its own choice, and told with the file
@@ -51,6 +54,19 @@ async def examine_store(storage: Storage, *, clock: Callable[[], float] = time.t
         found.append(Finding(check="store.schema", level="fault", text=str(error)))
         return found, False
     return found, True
+
+
+def _versions(storage: Storage) -> str:
+    """Return the releases of this side; those of a server are told with its settings."""
+    if isinstance(storage, PostgresStorage):
+        import psycopg  # noqa: PLC0415 - the driver comes with an extra
+
+        driver = f"psycopg {psycopg.__version__}, libpq {psycopg.pq.version_pretty(psycopg.pq.version())}"
+    elif isinstance(storage, RedisStorage):
+        driver = f"redis-py {version('redis')}"
+    else:
+        driver = f"SQLite {sqlite3.sqlite_version}"
+    return f"gnl-semantic {version('gnl-semantic')}, Python {platform.python_version()}, {driver}"
 
 
 def _has_server(storage: Storage) -> bool:

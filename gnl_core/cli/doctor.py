@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import click
 
@@ -13,13 +14,16 @@ from gnl_core.errors import GnlError
 from gnl_core.opening import Place
 
 _MARKS = {"ok": "ok   ", "note": "note ", "waits": "WAITS", "fault": "FAULT"}
+_MOST = 20
+"""Findings of one kind on the console; what waits may be thousands, and `gnl approvals list` is for that."""
 
 
 @click.command()
 @db_option
+@click.option("--all", "every", is_flag=True, help=f"Print each finding, also beyond {_MOST} of one kind.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, db: Place, as_json: bool) -> None:
+def doctor(ctx: click.Context, /, db: Place, every: bool, as_json: bool) -> None:
     """Look at a journal: the file or the server, each row, each run. It reads all of it, by pages, and changes nothing.
 
     Exit status: 0 nothing to do; 1 something is wrong, or waits for a person; 2 no journal is there, or the server is
@@ -31,13 +35,23 @@ def doctor(ctx: click.Context, /, db: Place, as_json: bool) -> None:
     if as_json:
         tell_json({"faults": faults, "waits": waits, "findings": [finding.to_json() for finding in findings]})
     else:
+        counts = Counter[tuple[str, str]]()
         for finding in findings:
-            org = f" [{plain(finding.org)}]" if finding.org else ""
-            tell(f"{_MARKS[finding.level]}  {finding.check}{org}: {plain(finding.text)}")
-            if finding.advice:
-                tell(f"       {plain(finding.advice)}")
+            counts[finding.level, finding.check] += 1
+            if every or counts[finding.level, finding.check] <= _MOST:
+                _tell(finding)
+        for (level, check), count in counts.items():
+            if not every and count > _MOST:
+                tell(f"{_MARKS[level]}  {check}: and {count - _MOST:,} more; --all prints them")
     complain(f"{faults} faults, {waits} things that wait")
     ctx.exit(WAITS if faults or waits else DONE)
+
+
+def _tell(finding: Finding) -> None:
+    org = f" [{plain(finding.org)}]" if finding.org else ""
+    tell(f"{_MARKS[finding.level]}  {finding.check}{org}: {plain(finding.text)}")
+    if finding.advice:
+        tell(f"       {plain(finding.advice)}")
 
 
 async def _look(place: Place) -> list[Finding]:

@@ -93,6 +93,25 @@ def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, shelf, look):
     assert "locks.dead: the lock of run 'killed'" in gnl("doctor", *shelf.db).out
 
 
+def test_the_console_shows_the_first_of_many_findings_and_all_where_asked(gnl, shelf):
+    for number in range(25):
+        shelf.write(
+            *shelf.head(f"r-{number:02}", status="suspended", questions=1),
+            shelf.call(
+                f"r-{number:02}", "s0p0", status="suspended", question={"kind": "confirm", "reason": "w", "at": 1}
+            ),
+        )
+    ended = gnl("doctor", *shelf.db)
+    assert (ended.code, ended.err) == (1, "0 faults, 25 things that wait\n")
+    assert ended.out.count("WAITS  runs.waiting: r-") == 20
+    assert ended.out.splitlines()[-1] == "WAITS  runs.waiting: and 5 more; --all prints them"
+    ended = gnl("doctor", "--all", *shelf.db)
+    assert ended.out.count("WAITS  runs.waiting: r-") == 25
+    assert "more" not in ended.out
+    findings = gnl("doctor", "--json", *shelf.db).json["findings"]
+    assert sum(finding["check"] == "runs.waiting" for finding in findings) == 25
+
+
 def test_s44_gaps_are_found(shelf, look):
     shelf.write(
         *shelf.head("r", steps=2),

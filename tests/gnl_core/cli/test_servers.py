@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -157,6 +158,8 @@ def test_the_doctor_tells_settings_versions_and_clocks(gnl, shelf):
     looked = gnl("doctor", "--json", *shelf.db)
     found = {finding["check"]: finding for finding in looked.json["findings"]}
     assert found["store.schema"]["text"].endswith("schema 1")
+    driver = {"sqlite": "SQLite 3.", "postgres": "psycopg 3.", "redis": "redis-py "}[shelf.kind]
+    assert f"Python {platform.python_version()}, {driver}" in found["store.versions"]["text"]
     assert found["store.clock"]["level"] == "ok"
     assert found["rows.formats"]["text"] == "records: 1 of format 1; this release writes 1"
     assert found["rows.values"]["text"].startswith("nothing wrong in 2 rows")
