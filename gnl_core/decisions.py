@@ -180,7 +180,7 @@ async def _still_asked(journal: Journal, rows: Mapping[Key, Entry], root: str, i
         return True
     outside = await get(journal, keys.decode(read_call(entry).mirror_of))
     work = read_call(outside) if outside is not None else None
-    return work is not None and not work.terminal and work.status != "released"
+    return work is None or (not work.terminal and work.status != "released")  # it is in doubt though it was erased
 
 
 async def load_rows(journal: Journal, root: str) -> tuple[dict[Key, Entry], int]:
@@ -242,8 +242,9 @@ async def decide(
         entry = await get(journal, keys.tool(root, part, *place)) if place else None
         record = read_call(entry) if entry is not None else None
         if record is not None and record.mirror_of:
-            entry = await get(journal, keys.decode(record.mirror_of))
-            record = read_call(entry) if entry is not None else None
+            work = await get(journal, keys.decode(record.mirror_of))
+            if work is not None:  # else the run's own row is all there is
+                entry, record = work, read_call(work)
         key = keys.answer(root, part, call, kind, attempt)
         read = await journal.get_many([key, keys.head(root), keys.lock(root), keys.beat(root), keys.halt(root)])
         driven = driver_of(read.entries[2], read.entries[3], read.now)

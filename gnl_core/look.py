@@ -32,10 +32,12 @@ async def look(request: Request, call: Call) -> CallContext:
         entry, request.now = read.entries[0], max(request.now, read.now)
     record = request.record_of(entry) if entry is not None else None
     free = record is None or record.status == "released"
-    said = _said(request, call)
+    said = _said(request, call, gone=record is None)
     if said is not None:
         own = request.record_of(said)
-        if own.terminal:
+        if own.mirror_of:  # a shadow leaves out whose work it was; of a run's own row the run knows
+            own = dataclasses.replace(own, run=call.run, resource=call.resource or "")
+        if own.terminal or _told(request, call, own):
             return _context(request, call, State.DONE, own, said)
         if free:
             return dataclasses.replace(await _begun(request, call, own, said), work=entry)
@@ -48,11 +50,12 @@ async def look(request: Request, call: Call) -> CallContext:
     return await _begun(request, call, record, entry)
 
 
-def _said(request: Request, call: Call) -> Entry | None:
+def _said(request: Request, call: Call, *, gone: bool) -> Entry | None:
     """Return the row of what was said to this very call of keyed work: it was asked about, refused, or sent back.
 
     That is no work, so it stands in the run's own rows, and binds nobody else who asks for the same work. A call with
-    the very arguments of an earlier one of its step shares what was said to that.
+    the very arguments of an earlier one of its step shares what was said to that. Where the record of the work is gone,
+    erased with its conversation for instance, what the run knows of it binds the run all the same.
     """
     if not call.keyed or request.fence is None:
         return None
@@ -65,6 +68,8 @@ def _said(request: Request, call: Call) -> Entry | None:
         if record.mirror_of and position == call.position and record.status == "failed" and record.certain:
             # Others may have done the work since. The model was told that it failed, and went on from that.
             return None if request.untold else entry
+        if record.mirror_of and position == call.position and gone and record.status != "released":
+            return entry
         if not record.mirror_of and (same or position == call.position):
             return entry if record.terminal or record.status == "suspended" else None
     return None

@@ -5,15 +5,20 @@ import asyncio
 import pytest
 
 from gnl_core import (
+    Context,
     Duplicates,
+    NotPerformedError,
     PostgresStorage,
     RedisStorage,
     RunDrivenError,
     RunLimits,
     SemanticIdentity,
     agent_tool,
+    create_batch,
+    decide,
     fork_run,
     keys,
+    list_interrupts,
     list_runs,
     purge_cross_run,
     purge_organization,
@@ -22,6 +27,7 @@ from gnl_core import (
     purge_thread,
     resume_run,
     run_durable,
+    run_workflow,
     tool,
     with_idempotency,
 )
@@ -32,6 +38,7 @@ from gnl_core.errors import (
     GnlError,
     IdInvalidError,
     RefusedError,
+    SideEffectRetryBlockedError,
     StoreUnavailableError,
     StoreUnknownError,
 )
@@ -236,6 +243,83 @@ async def test_work_across_runs_is_erased_by_tool_or_by_key(journal, rows):
         await purge_cross_run(journal, tool="refund", key=first)
     done = await purge_cross_run(journal, tool="charge")
     assert (done.deleted, "runs it again" in done.windows[0]) == (1, True)
+
+
+# What a run has done stays done --------------------------------------------------------------------------------------
+
+ERASE_WORK = {
+    "thread": lambda journal: purge_thread(journal, "t"),
+    "cross-run": lambda journal: purge_cross_run(journal, tool="order"),
+}
+
+
+def ordering(window, effects, *, fails=None):
+    """A tool whose work is recorded in a window beyond the run."""
+
+    @tool(idempotency="args", window=window)
+    async def order(ctx: Context, item: str) -> str:
+        effects.fire(item, ctx)
+        if fails is not None:
+            raise fails
+        return f"ordered {item}"
+
+    return order
+
+
+@pytest.mark.parametrize("window", ERASE_WORK)
+async def test_a_run_replays_its_work_whose_record_was_erased(journal, effects, window):
+    order = ordering(window, effects)
+    options = {"tools": [order], "thread_id": "t", "resource_id": "ann"}
+    batch = create_batch(journal=journal, tool=order, item_key="item", resource_id="ann", thread_id="t")
+    token = (await batch.preflight("b", [{"item": "x" * 100}])).token
+
+    async def workflow(flow):
+        return await flow.step("order", order, item="w"), await flow.wait("bank")
+
+    async def all_of(**sent):
+        agent = await drive(journal, "r", ("order", {"item": "a"}), **options)
+        done = await run_workflow(workflow, journal=journal, run_id="w", thread_id="t", resource_id="ann", **sent)
+        report = await batch.run("b", [{"item": "x" * 100}], plan_token=token)
+        return agent.steps[0].calls[0].output, done.output, report.items[0].outcome
+
+    assert await all_of() == ("ordered a", None, "done")
+    assert (await ERASE_WORK[window](journal)).deleted >= 3
+    assert await all_of(send={"bank": "yes"}) == ("ordered a", ("ordered w", "yes"), "replayed")
+    assert effects.count() == 3
+    await drive(journal, "other", ("order", {"item": "a"}), **options)
+    assert effects.count() == 4, "whoever asks for it anew has it done"
+
+
+@pytest.mark.parametrize("window", ERASE_WORK)
+async def test_a_run_replays_a_refusal_of_work_whose_record_was_erased(journal, effects, window):
+    options = {"tools": [ordering(window, effects, fails=NotPerformedError("sold out"))]}
+    options |= {"thread_id": "t", "resource_id": "ann"}
+    first = await drive(journal, "r", ("order", {"item": "a"}), **options)
+    await ERASE_WORK[window](journal)
+    again = await drive(journal, "r", ("order", {"item": "a"}), **options)
+    assert [run.steps[0].calls[0].status for run in (first, again)] == ["failed", "failed"]
+    assert effects.count() == 1
+
+
+@pytest.mark.parametrize("answer", ["yes", "no", "settled"])
+@pytest.mark.parametrize("window", ERASE_WORK)
+async def test_a_doubt_stays_one_for_its_run_though_its_record_was_erased(journal, effects, window, answer):
+    options = {"tools": [ordering(window, effects, fails=OSError("dead"))], "thread_id": "t", "resource_id": "ann"}
+    await drive(journal, "r", ("order", {"item": "a"}), **options)
+    await ERASE_WORK[window](journal)
+    (listed,) = await list_interrupts(journal)
+    with pytest.raises(SideEffectRetryBlockedError) as blocked:
+        await drive(journal, "r", ("order", {"item": "a"}), **options)
+    assert [one.question for one in blocked.value.interrupts] == [listed.question] == ["r/s0p0/in_doubt/1"]
+    known = {"output": "ordered"} if answer == "settled" else {}
+    await decide(journal, listed.question, answer == "yes", **known)
+    assert await list_interrupts(journal) == []
+    options["tools"] = [ordering(window, effects)]
+    done = await drive(journal, "r", ("order", {"item": "a"}), **options)
+    outcome = done.steps[0].calls[0]
+    expected = {"yes": ("succeeded", "ordered a"), "no": ("denied", None), "settled": ("succeeded", "ordered")}
+    assert (outcome.status, outcome.output) == expected[answer]
+    assert effects.count() == (2 if answer == "yes" else 1)
 
 
 # While it is worked on -----------------------------------------------------------------------------------------------
