@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from gnl_core import keys
 from gnl_core.eraser import Eraser
-from gnl_core.errors import ConfigError
+from gnl_core.errors import ConfigError, JournalFormatError, StoreCorruptError
 from gnl_core.journal import scan_all
-from gnl_core.journal.port import Journal, JsonValue, Key
+from gnl_core.journal.port import Entry, Journal, JsonValue, Key
 from gnl_core.lock import holder
 from gnl_core.outcome import read_head
+from gnl_core.records import read_call
 from gnl_core.segments import segments_of
 
 
@@ -45,7 +46,8 @@ class SweptThreads:
         purged: Conversations whose state was deleted.
         deleted_rows: Rows deleted.
         kept_active: Conversations younger than the limit.
-        kept_waiting: Conversations kept since a run of theirs is driven, or waits for a person.
+        kept_waiting: Conversations kept since a run of theirs is driven, or waits for a person, or since work of
+            theirs began and nobody knows how it ended.
         kept_no_ts: Conversations kept since how old they are cannot be measured.
         orphan_thread_state: Those that nobody owned, before the sweep.
         dry_run: Whether nothing was deleted.
@@ -105,8 +107,9 @@ async def list_orphan_thread_state(journal: Journal) -> list[ThreadState]:
 async def sweep_threads(journal: Journal, *, older_than_ms: int, dry_run: bool = False) -> SweptThreads:
     """Delete what is remembered in conversations whose last activity is older than a limit.
 
-    Their runs stay; `sweep_runs` deletes those. The last activity is what was last written of the conversation, or the
-    last change of status of its runs.
+    Their runs stay; `sweep_runs` deletes those. Work in doubt stays until it is settled: whoever asks for it next would
+    begin it again. The last activity is what was last written of the conversation, or the last change of status of its
+    runs.
 
     Args:
         journal: The store's journal, or one organisation's: the other ones' part is not looked at.
@@ -222,4 +225,16 @@ async def _kept(eraser: Eraser, thread: str, before: int) -> str | None:
             return "kept_waiting"
         changed = head.get("changed_at")
         last = max(last, changed if isinstance(changed, int) else 0)
-    return "kept_active" if last >= before else None
+    if last >= before:
+        return "kept_active"
+    work = scan_all(eraser.journal, (*keys.thread_scope(thread), "args"))
+    return "kept_waiting" if any([_is_unsettled(entry) async for entry in work]) else None
+
+
+def _is_unsettled(entry: Entry) -> bool:
+    """Whether nobody knows how work ended that acts on the world, or its record cannot be read."""
+    try:
+        record = read_call(entry)
+    except (StoreCorruptError, JournalFormatError):
+        return True
+    return record.side_effect and not record.terminal and record.status not in ("suspended", "released")

@@ -98,7 +98,7 @@ def threads(*, older_than: int, yes: bool, db: Place, as_json: bool) -> None:
     tell(f"{done.scanned} conversations looked at, {done.purged} {_verb(yes)} with {done.deleted_rows} rows")
     for count, why in (
         (done.kept_active, "something happened there lately"),
-        (done.kept_waiting, "a run is driven there, or waits for a person"),
+        (done.kept_waiting, "a run is driven there, or waits for a person, or a call is in doubt"),
         (done.kept_no_ts, "how old they are cannot be measured"),
     ):
         if count:

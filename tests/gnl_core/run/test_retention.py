@@ -22,14 +22,16 @@ from gnl_core import (
     list_orphan_thread_state,
     list_runs,
     purge_resource,
+    release_failed_claim,
     run_durable,
     sweep_log,
     sweep_runs,
     sweep_threads,
     tool,
+    with_idempotency,
 )
 from gnl_core.doctor_leftovers import examine_leftovers
-from gnl_core.errors import RefusedError, RunSweptError, StoreUnavailableError
+from gnl_core.errors import RefusedError, RunSweptError, SideEffectRetryBlockedError, StoreUnavailableError, ToolError
 from gnl_core.journal import Delete, Put, new_batch, scan_all
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
@@ -319,6 +321,28 @@ async def test_conversations_go_by_their_last_activity_and_those_that_wait_stay(
     assert {key.split("/")[1] for key in await rows.all(("xthr",))} == {"young"}
     assert await ids(journal) == ["r1", "r2", "r3", "r4"], "their runs stay"
     assert await list_orphan_thread_state(journal) == []
+
+
+async def test_work_in_doubt_keeps_its_conversation_until_it_is_settled(journal, clock, effects):
+    @tool(idempotency="args", window="thread")
+    async def book(ctx: Context, room: str) -> str:
+        effects.fire("book", ctx)
+        raise OSError("the line went dead")
+
+    for thread in ("t", "u"):
+        call = with_idempotency(book, journal, window="thread", thread_id=thread)
+        with pytest.raises(ToolError):
+            await call(room="7")
+    clock.days(10)
+    swept = await sweep_threads(journal, older_than_ms=DAY)
+    assert (swept.purged, swept.kept_waiting) == (0, 2)
+    with pytest.raises(SideEffectRetryBlockedError):
+        await call(room="7")
+    assert effects.count() == 2
+    await release_failed_claim(journal, tool_name="book", args={"room": "7"}, window="thread", thread_id="t")
+    clock.days(10)
+    swept = await sweep_threads(journal, older_than_ms=DAY)
+    assert (swept.purged, swept.kept_waiting) == (1, 1)
 
 
 async def test_a_run_of_nobody_leaves_no_trace_and_is_counted(journal, clock):
