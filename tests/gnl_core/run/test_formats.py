@@ -5,6 +5,7 @@ import shutil
 import time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
@@ -33,20 +34,24 @@ def release(request, place):
 
 
 @pytest_asyncio.fixture(params=["sqlite", "memory", "postgres", "redis"])
-async def old(request, release, new_store):
+async def old(request, release, new_store, clock):
     """A store of each kind with that journal: the file itself, and its rows put elsewhere."""
     if request.param == "sqlite":
         async with SqliteStorage(release) as storage:
             yield storage
         return
     seconds = [float(golden.BEGAN)]
-    # A server's clock is its own: there these rows are of now.
-    clock = {"clock": lambda: seconds[0]} if request.param == "memory" else {}
-    async with new_store(request.param).open(**clock) as storage, SqliteStorage(release) as file:
+    # A server's clock is its own: there these rows are of now, and a day is let pass.
+    at = {"clock": lambda: seconds[0]} if request.param == "memory" else {}
+    async with new_store(request.param).open(**at) as storage, SqliteStorage(release) as file:
         ops = [Put(entry.key, entry.value, entry.blob) async for entry in scan_all(file.runs, (), blobs=True)]
         await storage.runs.apply(ops, batch=new_batch())
         seconds[0] = time.time()
-        yield storage
+        if at:
+            yield storage
+            return
+        clock.days(1)
+        yield SimpleNamespace(runs=clock.moved(storage.runs))
 
 
 def outputs(result):
