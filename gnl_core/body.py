@@ -64,7 +64,11 @@ async def run_body(
     """Run a body to its end, or until its time is over or the caller is cancelled.
 
     A cancellation is told as `GivenUp('cancelled')`, so that the caller can record it; it is the caller's to raise on.
-    A `CancelledError` that the body came to although nobody cancelled it is one that it raised.
+    A `CancelledError` that the body came to although nobody cancelled it is one that it raised. A `GeneratorExit` of
+    the body's own is told as a `RuntimeError`, as Python tells a `StopIteration`: it would close whoever awaits it.
+
+    Raises:
+        GeneratorExit: The caller itself is closed.
     """
     if tool.is_async:
         return await _on_loop(lambda: tool.invoke(arguments, context), context, timeout_s, late)
@@ -90,8 +94,28 @@ async def _on_loop(
             return Raised(error)
         context.cancelled.set()
         return GivenUp("cancelled", ended=True)
+    except GeneratorExit as error:
+        if not _is_running(task):
+            raise
+        return _raised(error)
     except BaseException as error:
         return Raised(error)
+
+
+def _is_running(task: asyncio.Task[Any] | None) -> bool:
+    """Whether this is the task's own step: else its coroutine is being closed, and can await nothing."""
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:  # no loop runs
+        return False
+
+
+def _raised(error: BaseException) -> Raised:
+    if not isinstance(error, GeneratorExit):
+        return Raised(error)
+    told = RuntimeError("the body raised GeneratorExit")
+    told.__cause__ = error
+    return Raised(told)
 
 
 async def _within(start: Callable[[], Awaitable[object]], context: Context, timeout_s: float, late: Late) -> Ending:
@@ -105,7 +129,7 @@ async def _within(start: Callable[[], Awaitable[object]], context: Context, time
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            return Raised(error)
+            return _raised(error)
 
     task = asyncio.ensure_future(body())
     cause: Literal["timeout", "cancelled", ""] = ""
@@ -172,7 +196,7 @@ class _Thread:
         try:
             ending: Returned | Raised = Returned(call())
         except BaseException as error:
-            ending = Raised(error)
+            ending = _raised(error)
         with self._lock:
             self._ended = ending
             given_up = self._given_up

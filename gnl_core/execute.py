@@ -92,7 +92,11 @@ class Executor:
                 self.request.body_ended(body)
 
         claim.entered = True
-        ending = await run_body(tool, call.arguments, context, timeout, late)
+        try:
+            ending = await run_body(tool, call.arguments, context, timeout, late)
+        except GeneratorExit:  # the drive is closed; what the body waited for may go on
+            self.request.may_act_for(claim.record.ttl_ms)
+            raise
         cancelled = task is not None and task.cancelling() > cancels
         if tool.side_effect and (cancelled or context.cancelled.is_set()) and _is_guess(ending):
             ending = GivenUp("cancelled" if cancelled else "timeout", ended=True)

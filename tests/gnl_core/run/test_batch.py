@@ -170,6 +170,33 @@ async def test_a_failing_a_denied_and_a_doubtful_item_stop_no_other(journal, eff
     assert effects.count() == 3
 
 
+@pytest.mark.parametrize("options", [{}, {"timeout": 60.0}])
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_body_that_raises_what_would_close_its_caller_is_in_doubt_and_stops_no_other(
+    journal, effects, kind, options
+):
+    async def create(ctx: Context, key: str, sku: str, price: float = 1.0) -> str:
+        return act(ctx, key)
+
+    def create_in_thread(ctx: Context, key: str, sku: str, price: float = 1.0) -> str:
+        return act(ctx, key)
+
+    def act(ctx, key):
+        effects.fire("create", ctx)
+        if key == "k1":
+            raise GeneratorExit
+        return "created"
+
+    body = create if kind == "async" else create_in_thread
+    batch = batch_of(journal, effects, tool(name="create", semantic_identity=BY_SKU, **options)(body), concurrency=2)
+    first, again = await go(batch, "b", ITEMS), await go(batch, "b", ITEMS)
+    assert [item.outcome for item in first.items] == ["done", "failed", "done", "done"]
+    assert [item.outcome for item in again.items] == ["replayed", "suspended", "replayed", "replayed"]
+    assert "GeneratorExit" in first.items[1].message
+    assert effects.count() == 4
+    assert [task for task in asyncio.all_tasks() if "Heartbeat" in repr(task)] == [], "no run is held on to"
+
+
 async def test_arguments_that_do_not_fit_are_told_beforehand_and_stop_that_item_alone(journal, effects):
     items = [*ITEMS[:1], {"key": "k9", "sku": "x", "price": "cheap"}, {"key": "k8", "wrong": 1}]
     batch = batch_of(journal, effects)
