@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from gnl_core import keys
 from gnl_core.decisions import load_rows
-from gnl_core.errors import ChildRunError, RunNotFoundError
+from gnl_core.errors import ChildRunError, RunBusyError, RunNotFoundError
 from gnl_core.journal.port import Applied, Create, Expect, Journal, JsonValue, Op, new_batch
 from gnl_core.lock import holder, release_op
 from gnl_core.outcome import changed, head_ops, read_head
 from gnl_core.records import FORMAT
+
+_TRIES = 20
 
 
 async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None, reason: str | None = None) -> bool:
@@ -29,12 +31,13 @@ async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None,
     Raises:
         RunNotFoundError: No such run.
         ChildRunError: It is a sub-agent's: cancel its root.
+        RunBusyError: It is begun and ended by others so fast that no state of it stands long enough; try again.
         JournalError: The store cannot be used.
     """
     root, part = keys.split_run_id(run_id)
     if part != keys.ROOT:
         raise ChildRunError(f"run {run_id!r} is a sub-agent's; cancel its root run {root!r}", run_id=run_id, root=root)
-    while True:
+    for _ in range(_TRIES):
         rows, now = await load_rows(journal, root)
         head = read_head(rows.get(keys.head(root)))
         if head is None:
@@ -53,3 +56,8 @@ async def cancel_run(journal: Journal, run_id: str, *, actor: str | None = None,
             ops += head_ops(root, keys.ROOT, head, changed(head, "canceled", now))
         if isinstance(await journal.apply(ops, batch=new_batch()), Applied):
             return True
+    raise RunBusyError(
+        f"run {run_id!r} was changed by others {_TRIES} times while it was to be canceled, and is not; try again",
+        retry_after=1,
+        run_id=run_id,
+    )

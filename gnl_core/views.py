@@ -104,7 +104,8 @@ async def read_run(journal: Journal, run_id: str, *, blobs: bool = False) -> Run
     for call in dict.fromkeys(others):
         _, record = rows.record(call) or (None, None)
         asked[call] = ToolCallPart(call, record.tool if record else "", dict(record.args) if record else None)
-    questions = tuple(_questions(rows, asked.values()))
+    # Nothing begins in a halted run, so nobody is asked whether it may; what is in doubt can still be settled.
+    questions = tuple(one for one in _questions(rows, asked.values()) if halt is None or one.kind == "in_doubt")
     if summary.status == "interrupted":
         in_doubt = tuple(question.question for question in questions if question.kind == "in_doubt")
         summary = dataclasses.replace(summary, in_doubt=in_doubt)

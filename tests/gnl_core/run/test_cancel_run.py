@@ -15,20 +15,23 @@ from gnl_core import (
     fork_run,
     keys,
     list_interrupts,
+    read_run,
     resume_run,
     run_durable,
     tool,
 )
+from gnl_core.doctor import examine_runs
 from gnl_core.errors import (
     CanceledError,
     ChildRunError,
     ForkRefusedError,
     ModelUnavailableError,
+    RunBusyError,
     RunFencedError,
     RunNotFoundError,
     StoreUnavailableError,
 )
-from gnl_core.journal import Put, get
+from gnl_core.journal import Put, get, new_batch
 from gnl_core.testing.faulty import Fault, FaultyJournal
 from gnl_core.testing.scripted import ScriptedModel
 
@@ -102,6 +105,8 @@ async def test_a_canceled_run_asks_nothing_that_would_begin(journal, effects):
     await cancel_run(journal, "r")
     assert await list_interrupts(journal) == []
     assert await list_interrupts(journal, "r") == []
+    assert (await read_run(journal, "r")).questions == ()
+    assert [one.text async for one in examine_runs(journal) if one.level == "waits"] == []
     assert effects.count() == 0
 
 
@@ -225,6 +230,26 @@ async def test_canceling_reaches_the_sub_agents(journal, effects):
     with pytest.raises(CanceledError):
         await task
     assert (effects.counts(), await status(journal)) == ({"charge order-1": 1}, "canceled")
+
+
+async def test_a_run_that_never_stands_still_is_busy_and_not_canceled(journal, rows, effects):
+    await drive(journal, [charging(effects, confirm=True)])
+
+    class Contended(FaultyJournal):
+        left = 30
+
+        async def apply(self, ops, *, batch):
+            if self.left:
+                self.left -= 1
+                lock = await get(journal, keys.lock("r"))
+                await journal.apply([Put(lock.key, lock.value)], batch=new_batch())
+            return await super().apply(ops, batch=batch)
+
+    contended = Contended(journal)
+    with pytest.raises(RunBusyError, match="was changed by others 20 times"):
+        await cancel_run(contended, "r")
+    assert await status(journal) == "suspended"
+    assert await cancel_run(contended, "r"), "by now the others have come to an end"
 
 
 async def test_there_is_no_such_run(journal, rows):
