@@ -228,6 +228,19 @@ redis.call('ZCARD', KEYS[2])
 redis.call('ZCARD', KEYS[4])
 redis.call('HLEN', KEYS[6])
 redis.call('HLEN', KEYS[7])
+local function remove()
+  many('ZREM', KEYS[3], gone)
+  many('ZREM', KEYS[4], gone)
+  many('HDEL', KEYS[5], gone)
+  many('HDEL', KEYS[6], gone)
+  many('HDEL', KEYS[7], gone)
+end
+-- A server whose memory is full refuses what may need some, unless its script has written before. Deletes need none:
+-- where there is nothing else, and the version is a number that cannot fail to grow, they go first.
+local first = #stamps == 0 and string.match(head[3] or '', '^%d+$') and #head[3] < 16
+if first then
+  remove()
+end
 local version = number(redis.call('HINCRBY', KEYS[1], 'sequence', 1))
 redis.call('HSET', KEYS[1], 'clock', number(now))
 local lines, scores = {}, {}
@@ -243,11 +256,9 @@ many('HSET', KEYS[5], lines)
 many('HSET', KEYS[6], values)
 many('HSET', KEYS[7], blobs)
 many('HDEL', KEYS[7], bare)
-many('ZREM', KEYS[3], gone)
-many('ZREM', KEYS[4], gone)
-many('HDEL', KEYS[5], gone)
-many('HDEL', KEYS[6], gone)
-many('HDEL', KEYS[7], gone)
+if not first then
+  remove()
+end
 if redis.call('ZCARD', KEYS[3]) == 0 then
   redis.call('ZREM', KEYS[2], org)
 elseif before == 0 then

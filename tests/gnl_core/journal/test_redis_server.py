@@ -17,7 +17,7 @@ from gnl_core.errors import (
     StoreUnavailableError,
     StoreUnknownError,
 )
-from gnl_core.journal.port import Applied, Create, Put, new_batch
+from gnl_core.journal.port import Applied, Create, Delete, Put, Refused, new_batch
 from gnl_core.journal.redis import RedisStorage
 from gnl_core.journal.redis_errors import code_of, refusal
 
@@ -116,13 +116,21 @@ def test_without_the_client_the_error_names_the_extra(monkeypatch):
 async def test_a_full_memory_refuses_writes_whole_and_lets_rows_be_deleted(new_redis, admin):
     server = new_redis()
     async with open_storage(server) as storage:
-        await storage.runs.apply([Put(("old",), 1, b"x" * 1000)], batch=new_batch())
+        rows = [Put(("old",), 1, b"x" * 1000), Put(("lock",), 1), Put(("other",), 1)]
+        await storage.runs.apply(rows, batch=new_batch())
         admin(server).config_set("maxmemory", "1")
         with pytest.raises(StoreUnavailableError, match="out of memory"):
             await storage.runs.apply([Put(("old",), 2), Create(("new",), 1)], batch=new_batch())
         assert await value(storage, "old") == 1
         assert await value(storage, "new") is None
         assert await storage.runs.delete_prefix(("old",)) == 1
+        version = (await storage.runs.get_many([("lock",)])).entries[0].version
+        gone = [Delete(("lock",), version), Delete(("other",)), Delete(("never",))]
+        applied = await storage.runs.apply(gone, batch=new_batch())
+        assert applied.version > version
+        assert await value(storage, "lock") is None
+        assert await value(storage, "other") is None
+        assert isinstance(await storage.runs.apply([Delete(("lock",), version)], batch=new_batch()), Refused)
         admin(server).config_set("maxmemory", "0")
         assert isinstance(await storage.runs.apply([Create(("new",), 1)], batch=new_batch()), Applied)
 
