@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from gnl_core.errors import ConfigError, GnlError
+from gnl_core.errors import ConfigError, GnlError, StoreUnavailableError
 from gnl_core.journal.batches import check_limit, check_org, name_of, refuse_scope, span
 from gnl_core.journal.homes import Home, by_home, home_of, homes_of
 from gnl_core.journal.port import Applied, Capability, Entry, Expect, Journal, Key, Op, Page, Read, Refused
@@ -15,6 +16,8 @@ from gnl_core.journal.storage import store_of
 from gnl_core.journal.values import size_of, to_text
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def composite(*, runs: Journal, cache: Journal) -> Journal:
@@ -29,8 +32,7 @@ def composite(*, runs: Journal, cache: Journal) -> Journal:
     until it can be read again. A pair is then judged anew, which takes its place in the request's budget of judge
     calls. Writing to it, erasing and scanning raise what its store raises, since an erasure that reaches one of two
     stores is none. How long a call waits for a cache that does not answer is for the store's own options to say. A
-    Redis store that was emptied is not used again by storage objects that knew it: absent until the process makes a
-    new one.
+    Redis store that was emptied, or replaced by another, is begun anew, and the log says so.
 
     Each row has times and version of its own store; `now` and `store_id` are those of `runs`, and so are the
     capabilities. Only an answer that is of the cache alone carries the cache's clock. A scan over both homes merges
@@ -104,8 +106,19 @@ class CompositeJournal:
         """What the store that keeps runs can do; of a row in the cache nothing is promised."""
         return self._runs.capabilities
 
-    def _journal(self, home: Home) -> Journal:
-        return self._runs if home == "runs" else self._cache
+    async def _of(self, home: Home, ask: Callable[[Journal], Awaitable[T]]) -> T:
+        """Ask the store of a home; a cache in whose place there is another, or none, lost nothing that counts."""
+        if home == "runs":
+            return await ask(self._runs)
+        try:
+            return await ask(self._cache)
+        except StoreUnavailableError as error:
+            begin_anew = getattr(self._cache, "begin_anew", None)
+            if begin_anew is None or not error.detail.get("replaced"):
+                raise
+            logger.warning("the cache beside the runs was emptied, or replaced by another; it is begun anew")
+            begin_anew()
+        return await ask(self._cache)
 
     async def get_many(self, keys: Sequence[Key]) -> Read:
         """Read rows, with their blobs, in the order asked; rows of a cache that cannot be read are absent."""
@@ -123,7 +136,7 @@ class CompositeJournal:
 
     async def _read_cache(self, keys: Sequence[Key]) -> Read | None:
         try:
-            read = await self._cache.get_many(keys)
+            read = await self._of("cache", lambda cache: cache.get_many(keys))
         except GnlError as error:  # nobody's call waits for, or fails of, what can be made anew
             self._outage.failed(error)
             return None
@@ -149,7 +162,7 @@ class CompositeJournal:
         pages = _Pages(prefix, newer_than=newer_than, reverse=reverse, limit=limit, max_bytes=max_bytes, blobs=blobs)
         homes = homes_of(prefix)
         if len(homes) == 1:
-            return await pages.read(self._journal(homes[0]), after)
+            return await self._of(homes[0], lambda journal: pages.read(journal, after))
         pages.check(after)
         if newer_than > 0:
             raise ConfigError(
@@ -157,7 +170,8 @@ class CompositeJournal:
                 "comparable; scan a longer prefix, which has one",
                 prefix="/".join(prefix),
             )
-        return pages.merged(*[await pages.own(self._journal(home), home, after) for home in homes])
+        runs = await self._of("runs", lambda journal: pages.own(journal, "runs", after))
+        return pages.merged(runs, await self._of("cache", lambda journal: pages.own(journal, "cache", after)))
 
     async def apply(self, ops: Sequence[Op], *, batch: int) -> Applied | Refused:
         """Write a batch, all or nothing.
@@ -193,7 +207,7 @@ class CompositeJournal:
                 runs=runs,
                 cache=cache,
             )
-        return await self._journal(next(iter(first), "runs")).apply(ops, batch=batch)
+        return await self._of(next(iter(first), "runs"), lambda journal: journal.apply(ops, batch=batch))
 
     async def delete_prefix(self, prefix: Key, *, limit: int = 1000) -> int:
         """Delete at most `limit` rows at and below a non-empty prefix; in both stores if it holds rows of the cache."""
@@ -201,7 +215,8 @@ class CompositeJournal:
         check_limit(limit)
         deleted = await self._runs.delete_prefix(prefix, limit=limit)
         if "cache" in homes_of(prefix) and deleted < limit:
-            deleted += await self._cache.delete_prefix(prefix, limit=limit - deleted)
+            left = limit - deleted
+            deleted += await self._of("cache", lambda cache: cache.delete_prefix(prefix, limit=left))
         return deleted
 
     async def now(self) -> int:
@@ -221,7 +236,7 @@ class CompositeJournal:
             raise refuse_scope("scopes()")
         found = {
             *await self._runs.scopes(after=after, limit=limit),
-            *await self._cache.scopes(after=after, limit=limit),
+            *await self._of("cache", lambda cache: cache.scopes(after=after, limit=limit)),
         }
         return sorted(found)[:limit]
 

@@ -144,6 +144,10 @@ class RedisJournal(StoreJournal[_Engine]):
             return frozenset(("ordered", "blobs", "durable"))
         return frozenset(("ordered", "blobs"))
 
+    def begin_anew(self) -> None:
+        """Take whatever store is at the server from the next call on, made if there is none: for a cache alone."""
+        self._engine.state.store_id = None
+
     def _get_many(self, names: list[str], asked: Sequence[Key]) -> Awaitable[Read]:
         return self._engine.read(RedisSession.get_many, self._org, names, asked)
 

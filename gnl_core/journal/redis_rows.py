@@ -70,6 +70,7 @@ def check_status(answer: Sequence[Any], where: str) -> None:
             f"the store at {where} was emptied, or replaced by another, while it was in use; nothing was written. What "
             "was recorded there is gone unless it is restored: a new storage would do again what was done",
             server=where,
+            replaced=True,
         )
     if status == b"long":
         raise ValueError(f"the counter {_text(answer[1])} would have more digits than can be read back")

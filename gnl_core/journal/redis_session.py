@@ -38,7 +38,7 @@ class State:
         wait: Which replicas are waited for; None once the server said that it cannot.
         access: Whether the store may be made, or written.
         clock: The latest time seen.
-        store_id: The store's id; None before it was opened.
+        store_id: The store's id; None before it was opened, and where whoever uses it begins anew.
         durable: Whether the server syncs each write before it answers; None before it was opened.
     """
 
@@ -73,12 +73,12 @@ class RedisSession:
             StoreCorruptError: Its head is missing, or is none.
         """
         state = self._state
-        if not self._opened:
+        if not self._opened or state.store_id is None:
             async with self._opening:
-                if not self._opened:
+                if not self._opened or state.store_id is None:
                     async with self._wire.line() as line:
                         await self._check_settings(line)
-                        # A store that was known is not made again: the first script tells if it is gone.
+                        # A store that is known is not made again: the first script tells if it is gone.
                         state.store_id = state.store_id or await self._make(line)
                     self._opened = True
         return state.store_id or ""

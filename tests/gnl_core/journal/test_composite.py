@@ -359,6 +359,40 @@ async def test_rows_of_a_cache_that_is_away_are_absent_and_the_log_says_so_once(
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda journal: journal.get_many([VERDICT]),
+        lambda journal: journal.scan(SCOPE),
+        lambda journal: journal.scan(VERDICT[:3]),
+        lambda journal: journal.apply([Put(VERDICT, "newer")], batch=new_batch()),
+        lambda journal: journal.delete_prefix(SCOPE),
+        lambda journal: journal.scopes(),
+    ],
+    ids=["read", "scan", "scan of the cache", "write", "delete", "scopes"],
+)
+async def test_a_cache_that_was_emptied_is_begun_anew_by_whoever_knew_it(tmp_path, new_redis, caplog, call):
+    server = new_redis()
+    async with (
+        SqliteStorage(tmp_path / "runs.db") as runs,
+        RedisStorage(server.url, accept_async_replication=True) as cache,
+        RedisStorage(server.url, accept_async_replication=True) as other_cache,
+    ):
+        journal, other = composite(runs=runs.runs, cache=cache.runs), composite(runs=runs.runs, cache=other_cache.runs)
+        for each in (journal, other):
+            await write(each, Put(MARKER, "kept"))
+            await write(each, Put(VERDICT, "same"))
+        server.ask("FLUSHALL")
+        with caplog.at_level(logging.INFO, "gnl_core.journal.composite"):
+            await call(journal)
+            await write(journal, Put(MARKER, "kept"))
+            await write(journal, Put(VERDICT, "judged anew"))
+            for each in (other, journal):
+                read = await each.get_many([VERDICT, MARKER])
+                assert [entry.value for entry in read.entries] == ["judged anew", "kept"]
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"], "one of each that knew it"
+
+
 async def test_a_cache_that_refuses_its_server_stops_nobody(tmp_path, new_redis, caplog):
     server = new_redis("--maxmemory-policy", "allkeys-lru")
     async with (

@@ -130,7 +130,9 @@ async def test_a_cache_that_was_emptied_changes_no_call(shop, judged, asked, ser
         after = asked(await shop.run(SMSNG, run="third"))
     assert (after.kind, after.prior["run_id"]) == (before.kind, "first")
     assert (len(judge.says.sent), shop.effects.count()) == (2, 1)
-    assert len(warnings_of(caplog)) == 1
+    assert [record.message for record in caplog.records if "begun anew" in record.message] != []
+    asked(await shop.run(SMSNG, run="fourth"))
+    assert len(judge.says.sent) == 2, "the cache that was begun anew serves what was judged since"
 
 
 async def test_an_open_question_does_not_hang_on_the_verdict_that_asked_it(shop, judged, asked, server):
