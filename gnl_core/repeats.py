@@ -67,7 +67,8 @@ def warning_of(prior: Prior, tool: Tool, now: int) -> str:
             text = (
                 f"Similar work was already completed {when} ({first}): {_shown(prior.sentence)}, {_alike(prior)}. Its "
             )
-            text += f"identity fields ({fields}) differ; the configured judge called both the same thing."
+            differ = "differ" if len(prior.identity_keys) == 1 else "are not all equal"
+            text += f"identity fields ({fields}) {differ}; the configured judge called both the same thing."
     if prior.amounts_differ:
         fields = ", ".join(prior.amounts_differ)
         text += f" The amounts differ ({fields}): a new job, or a typing error? Check carefully."

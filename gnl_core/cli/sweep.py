@@ -47,7 +47,11 @@ def sweep() -> None:
 @sweep.command()
 @_OLDER
 @click.option("--suspended-ttl", type=_AGE, metavar="AGE", help="Also runs that have waited for a person so long.")
-@click.option("--tombstones", is_flag=True, help="Leave a time and hashes, so that a late retry is refused.")
+@click.option(
+    "--tombstones",
+    is_flag=True,
+    help="Leave a time and hashes: named work, and tombstone_policy='reject', then refuse a late retry.",
+)
 @yes_option
 @org_option
 @json_option
