@@ -22,14 +22,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scaling import lists, points
 from scaling.stores import copy_all, count_rows, multiply, storage_of, twin
-from servers import on_disk
+from servers import places_of
 
 TARGET_MS = 1_000.0
 TIMED = (
@@ -47,7 +45,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gnl-scale-", dir=options.dir))
     folder.chmod(0o755)  # the server runs as another user where this is root
     try:
-        with _places(options, folder) as places:
+        with places_of(options.only, folder, options.dsn) as places:
             found: dict[str, Any] = {
                 "load before": os.getloadavg()[0],
                 "runs": options.runs,
@@ -73,16 +71,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dsn", help="an empty database on another server, as a URL")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
-
-
-@contextmanager
-def _places(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, str]]:
-    found = {"sqlite": str(folder / "runs.db")} if "sqlite" in options.only else {}
-    if "postgres" not in options.only:
-        yield found
-        return
-    with on_disk(folder, options.dsn) as dsn:
-        yield {**found, "postgres": dsn}
 
 
 async def _lists(places: dict[str, str], options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:

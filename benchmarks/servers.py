@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,6 +70,17 @@ def on_disk(folder: Path, dsn: str | None) -> Iterator[str]:
         yield cluster.start().tcp
     finally:
         cluster.close()
+
+
+@contextlib.contextmanager
+def places_of(kinds: Collection[str], folder: Path, dsn: str | None) -> Iterator[dict[str, str]]:
+    """Yield where a store of each kind is: 'sqlite' a file in the folder, 'postgres' as `on_disk` has it."""
+    found = {"sqlite": str(folder / "runs.db")} if "sqlite" in kinds else {}
+    if "postgres" not in kinds:
+        yield found
+        return
+    with on_disk(folder, dsn) as server:
+        yield {**found, "postgres": server}
 
 
 class Redis:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -19,13 +20,11 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from servers import on_disk
+from servers import places_of
 
 from gnl_core import list_runs, open_storage, read_run, run_durable, tool
 from gnl_core.errors import RunNotFoundError
@@ -40,7 +39,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gnl-watch-", dir=options.dir))
     folder.chmod(0o755)  # the server runs as another user where this is root
     try:
-        with _places(options, folder) as places:
+        with places_of(options.only, folder, options.dsn) as places:
             found = {name: _measured(place, options) for name, place in places.items()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -57,16 +56,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dsn", help="an empty database on another server, as a URL")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
-
-
-@contextmanager
-def _places(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, str]]:
-    found = {"sqlite": str(folder / "runs.db")} if "sqlite" in options.only else {}
-    if "postgres" not in options.only:
-        yield found
-        return
-    with on_disk(folder, options.dsn) as dsn:
-        yield {**found, "postgres": dsn}
 
 
 # The two processes -------------------------------------------------------------------------------------------------
@@ -149,14 +138,16 @@ async def _looked(place: str, line: Connection) -> None:
                 return
             line.send(True)
             took: list[float] = []
-            while not line.poll(PERIOD_S):
+            over = False
+            while not over:
+                over = line.poll(
+                    PERIOD_S
+                )  # then once more: a short run has a look too
                 began = time.perf_counter()
                 await list_runs(storage.runs)
-                try:
+                with contextlib.suppress(RunNotFoundError):  # not begun yet
                     await read_run(storage.runs, run_id)
-                except RunNotFoundError:
-                    continue  # not begun yet
-                took.append(time.perf_counter() - began)
+                    took.append(time.perf_counter() - began)
             line.recv()
             line.send(took)
 

@@ -84,3 +84,15 @@ def test_scale_reads_the_same_rows_in_both_stores_before_and_after(open_folder):
         assert after >= before + 2000
         assert set(one["ratio"]) == {"point read, median", "point read, p95", "recall, cold", "recall, warm"}
     assert list(open_folder.iterdir()) == []
+
+
+def test_a_run_is_watched_in_every_round_and_the_looks_are_counted(open_folder):
+    done = run("watch.py", "--steps", "4", "--rounds", "2", "--dir", str(open_folder), "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert list(result) == ["sqlite", "postgres"]
+    for one in result.values():
+        assert len(one["ratios"]) == 2
+        assert one["looks"] >= 2
+        assert min(one["alone_ms"], one["watched_ms"], one["look_ms"]) > 0
+    assert list(open_folder.iterdir()) == []

@@ -94,13 +94,9 @@ def test_what_waits_is_named_with_its_age_and_the_way_out(gnl, shelf, look):
 
 
 def test_the_console_shows_the_first_of_many_findings_and_all_where_asked(gnl, shelf):
-    for number in range(25):
-        shelf.write(
-            *shelf.head(f"r-{number:02}", status="suspended", questions=1),
-            shelf.call(
-                f"r-{number:02}", "s0p0", status="suspended", question={"kind": "confirm", "reason": "w", "at": 1}
-            ),
-        )
+    asked = {"status": "suspended", "question": {"kind": "confirm", "reason": "w", "at": 1}}
+    for run in (f"r-{number:02}" for number in range(25)):
+        shelf.write(*shelf.head(run, status="suspended", questions=1), shelf.call(run, "s0p0", **asked))
     ended = gnl("doctor", *shelf.db)
     assert (ended.code, ended.err) == (1, "0 faults, 25 things that wait\n")
     assert ended.out.count("WAITS  runs.waiting: r-") == 20
