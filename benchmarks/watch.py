@@ -140,9 +140,7 @@ async def _looked(place: str, line: Connection) -> None:
             took: list[float] = []
             over = False
             while not over:
-                over = line.poll(
-                    PERIOD_S
-                )  # then once more: a short run has a look too
+                over = line.poll(PERIOD_S)  # then once more: a short run has a look too
                 began = time.perf_counter()
                 await list_runs(storage.runs)
                 with contextlib.suppress(RunNotFoundError):  # not begun yet
